@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 TEXTS = ("terminal", "markdown", "csv", "json", "junit")
 """Formats of the core: tables and documents, in which no run is drawn."""
+WIDTH = 120
+"""Letters of a line that goes into a file or a pipe."""
 ENDINGS = {
     ".html": "html",
     ".xml": "junit",
@@ -199,7 +201,9 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
         return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
     from benchrun.show.formats import formatted
 
-    width = None if to_file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+    width = WIDTH
+    if sys.stdout.isatty() and not to_file:
+        width = shutil.get_terminal_size().columns
     return formatted(model, form, rows, one=one, width=width)
 
 

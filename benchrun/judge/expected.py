@@ -9,12 +9,15 @@ from typing import Protocol
 from benchrun.measure.model import Metrics
 
 from .checks import Name, labels_of_times, not_understood
+from .rates import rates_of_prediction
 from .uneven import Label, slow_steps, too_uneven
-from .verdict import Verdict
+from .verdict import Verdict, over_prediction
 
 
 class Expectation(Protocol):
-    """The step time that a run should have, in s, from whatever can say it."""
+    """The step time that a run should have, in s, from whatever can say it: the median,
+    and an interval that holds 90 of 100.
+    """
 
     @property
     def median(self) -> float: ...
@@ -53,8 +56,16 @@ def against(expected: Expectation, verdict: Verdict, metrics: Sequence[Metrics])
     )
     if uneven and name == "inconclusive":
         reason = f"{reason}, but {uneven.text}"
-    labels = (*verdict.labels, LABEL, *labels_of_times(metrics))
-    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": labels})
+    found = {
+        "verdict": name,
+        "reason": reason,
+        "labels": (*verdict.labels, LABEL, *labels_of_times(metrics)),
+        "ratio": over_prediction(
+            step, expected.median, expected.low, expected.high, expected.calibration
+        ),
+        "error_rates": rates_of_prediction(expected.median, expected.high),
+    }
+    return verdict.model_copy(update=found)
 
 
 def _named(step_time_s: float, expected: Expectation, *, is_even: bool) -> Name:

@@ -100,6 +100,15 @@ class Reference(Frozen):
         return 1 - self.tolerance_low, None if "floor" in self.flags else 1 + self.tolerance_high
 
     @property
+    def cited(self) -> str:
+        """Who published it, when, measured with what, and where it stands."""
+        words = [f"{self.source.who} {self.source.date}"]
+        for word in (self.key.framework_version or self.key.image, self.key.variant):
+            if word:
+                words.append(word)
+        return f"{', '.join(words)}; {self.source.where}"
+
+    @property
     def unit(self) -> str:
         """The unit of the value."""
         return METRICS[self.metric].unit

@@ -2,10 +2,13 @@
 wrong run is invalid.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+
+from pydantic import model_validator
 
 from benchrun.measure.model import Metrics
 from benchrun.measure.run import RunMeasurement
@@ -31,10 +34,27 @@ from .checks import (
 )
 from .choice import Choice, choice, choose, usable
 from .conditions import Conditions, Difference, hard_differences, settings_distance
+from .rates import ErrorRates, rates_of, unknown
 from .references import Reference, matching
 from .uneven import Label, slow_steps, too_uneven
 
 _Fields = dict[str, Any]  # fields of a Verdict
+_AGAINST_PREDICTION = re.compile(
+    r"([\d.e+-]+) s a step, predicted ([\d.e+-]+) s \(([\d.e+-]+) to ([\d.e+-]+) s, from ([^)]*)\)"
+)
+
+
+class SpeedRatio(Frozen):
+    """Speed over that of a reference: above 1 is faster."""
+
+    value: float
+    low: float
+    high: float | None
+    """Ends of its interval; no upper one where only the mean step time is known."""
+    reference: str
+    """Id of a published number or a run; ``prediction``."""
+    source: str
+    """Who says so, and where."""
 
 
 class Verdict(Frozen):
@@ -60,6 +80,17 @@ class Verdict(Frozen):
     """Rows that were dropped as warm-up because the user named the number; None for the
     usual one.
     """
+    ratio: SpeedRatio | None = None
+    """Speed over that of the reference; null where no speed was compared."""
+    error_rates: ErrorRates | None = None
+    """How often a verdict like this one errs; null in files of earlier versions."""
+
+    @model_validator(mode="after")
+    def _earlier(self) -> "Verdict":
+        """Fill in the ratio of a verdict of a file without one."""
+        if self.ratio is None:
+            object.__setattr__(self, "ratio", _ratio(self.checks) or _predicted(self.reason))
+        return self
 
     @property
     def exit_code(self) -> Exit:
@@ -152,13 +183,49 @@ def judge(
     outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
     if not reason:
         outcome = _outcome(own, metrics, references, by_name)
+    rates = unknown("no speed was compared")
+    for check in outcome.get("checks", ()):
+        if check.metric not in LEARNED:
+            rates = rates_of(check, metrics)
     return Verdict(
+        error_rates=rates,
         ending=ending,
         runs=len(metrics),
         conditions=own,
         labels=labels(own, metrics, outcome.get("checks", ())),
         warmup=metrics[0].warmup if metrics else None,
         **{**outcome, "reason": outcome["reason"] + _remarks(metrics)},
+    )
+
+
+def _ratio(checks: Sequence[Check]) -> SpeedRatio | None:
+    """The speed over that of the reference; None where no speed was compared."""
+    for check in checks:
+        if check.metric not in LEARNED:
+            entry = check.reference
+            return SpeedRatio(
+                value=check.ratio,
+                low=check.low,
+                high=check.high,
+                reference=entry.id,
+                source=entry.cited,
+            )
+    return None
+
+
+def _predicted(reason: str) -> SpeedRatio | None:
+    """The ratio to a prediction, from the sentence that files of earlier versions have."""
+    match = _AGAINST_PREDICTION.search(reason)
+    if match is None:
+        return None
+    step, median, low, high = map(float, match.groups()[:4])
+    return over_prediction(step, median, low, high, match[5])
+
+
+def over_prediction(step: float, median: float, low: float, high: float, source: str) -> SpeedRatio:
+    """The speed of ``step``, in s, over that of a predicted one."""
+    return SpeedRatio(
+        value=median / step, low=low / step, high=high / step, reference="prediction", source=source
     )
 
 

@@ -1,6 +1,7 @@
 """A report as text in one of its formats."""
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from benchrun import extensions
 
@@ -13,6 +14,34 @@ from .terminal import run_page
 
 FORMATS = ("terminal", "markdown", "csv", "junit")
 """Formats of text that need no extension."""
+
+SPARE = (
+    "source",
+    "slowest rank",
+    "micro",
+    "sequence",
+    "TFLOPS/GPU",
+    "batch",
+    "with",
+    "layout",
+    "reference",
+    "served",
+    "MFU",
+)
+"""Columns of points that a narrow terminal does without, the first one first."""
+SPARE_OF_FRAMEWORKS = (
+    "longer_than_the_fastest",
+    "profiled_step",
+    "tokens_per_joule",
+    "loss",
+    "memory_gib",
+    "tflops_per_gpu_causal",
+    "gbs",
+    "seq_length",
+    "options",
+    "layout",
+    "tokens_per_s_per_gpu",
+)
 
 
 def formatted(
@@ -41,15 +70,15 @@ def formatted(
     if by == "framework":
         if form == "markdown":
             return markdown(report.frameworks)
-        return fitted(report.frameworks, width)
+        return fitted(report.frameworks, width, SPARE_OF_FRAMEWORKS)
     if one:
         return run_page(report.results[0])
     if form == "markdown":
         return runs_page(report.results)
-    ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
+    ratios = "".join(f"\n{fill(sentence, width or 10**4)}\n" for sentence in report.ratios)
     if not report.results:
         return "no runs\n"
-    return fitted(capitals(report.readable), width) + ratios
+    return fitted(capitals(report.readable), width, [*map(str.upper, SPARE)]) + ratios
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:

@@ -32,6 +32,8 @@ trainings.
 METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that state what a step computes."""
+SPEED = ("ratio", "low", "high")
+"""Columns of the speed over that of the reference."""
 SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
 """Fields that tell points with the same name apart."""
 
@@ -46,12 +48,15 @@ def readable(results: Sequence[RunResult]) -> Table:
     ):
         verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
         row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
-        row += [options, record["runs"]]
+        row += [options, record["runs"], *map(record.get, SPEED)]
         for key in READ:
             row.append(METRICS_BY_KEY[key].text(record[key], "") or None)
-        rows.append([*row, _served(record), ": ".join(filter(None, verdict))])
+        row += [_served(record), ": ".join(filter(None, verdict))]
+        who = (record["source"] or "").partition(";")[0]
+        rows.append([*row, record["reference"], who or None])
     metrics = [METRICS_BY_KEY[key].title or key for key in READ]
-    titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "served", "verdict")
+    titles = ["point", "layout", *NAMES.values(), "with", "runs", *SPEED, *metrics, "served"]
+    titles += ["verdict", "reference", "source"]
     shown = []
     for index in range(len(titles)):
         if not rows or any(row[index] is not None for row in rows):

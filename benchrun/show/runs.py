@@ -36,6 +36,14 @@ NOT_COMPARED = frozenset(
     }
 )
 """Fields of a specification that follow from others, or have a line of their own."""
+RATIO = {
+    "ratio": "value",
+    "low": "low",
+    "high": "high",
+    "reference": "reference",
+    "source": "source",
+}
+"""Columns of the speed over that of the reference -> fields of a verdict's ratio."""
 MINOR = frozenset(
     {"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"}
 )
@@ -64,6 +72,7 @@ def points_by_repeats(results: Sequence[RunResult]) -> Table:
         "runs",
         *metrics,
         "verdict",
+        *RATIO,
         "limits",
         "spread_pct",
     )
@@ -147,8 +156,17 @@ def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
     row += [short_layout(spec), spec.cluster.name, len(repeats)]
     for metric in columns:
         row.append(median_of(metric.key, measured))
-    row += [_distinct(result.judgement for result in repeats), _distinct(labels)]
-    return [*row, spread_percent(valid_values(SPREAD, measured))]
+    row += [_distinct(result.judgement for result in repeats), *ratio_cells(repeats)]
+    return [*row, _distinct(labels), spread_percent(valid_values(SPREAD, measured))]
+
+
+def ratio_cells(repeats: Sequence[RunResult]) -> list[Any]:
+    """The values of `RATIO` for one point: those of its newest verdict that has them."""
+    for result in sorted(repeats, key=lambda run: stamp_of(run.run_id), reverse=True):
+        if result.verdict and result.verdict.ratio:
+            found = result.verdict.ratio
+            return [getattr(found, name) for name in RATIO.values()]
+    return [None] * len(RATIO)
 
 
 def runs_page(results: Sequence[RunResult]) -> str:
@@ -201,17 +219,7 @@ def _distinct(words: Iterable[str]) -> str:
 
 def reference_line(entry: Reference) -> str:
     """A reference with its source."""
-    return f"{entry.value:g} {entry.unit} ({source(entry)}){_flags(entry)}"
-
-
-def source(entry: Reference) -> str:
-    """Source of a reference: who published it, when, measured with what, and where it
-    stands.
-    """
-    version = "".join(
-        f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v
-    )
-    return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
+    return f"{entry.value:g} {entry.unit} ({entry.cited}){_flags(entry)}"
 
 
 def _flags(entry: Reference) -> str:
@@ -230,7 +238,7 @@ def check_rows(check: Check) -> list[tuple[str, str]]:
     value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
     rows = [
         ("compared", f"{value}, reference {entry.value:g} {entry.unit}{_flags(entry)}"),
-        ("  source", source(entry)),
+        ("  source", entry.cited),
     ]
     if check.differs:
         rows.append(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from math import isfinite
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ SHORT = 13
 """Letters of a cell that is not wrapped."""
 LEAST = 10
 """Letters of a column of longer cells."""
+ROOM = 50
+"""Letters that long cells share beyond these, before a column is left out."""
 GAP = 2
 """Spaces between columns."""
 DIGITS = 4
@@ -133,19 +135,38 @@ def plain(table: Table) -> str:
     )
 
 
-def fitted(table: Table, width: int | None) -> str:
+def fitted(table: Table, width: int | None, spare: Sequence[str] = ()) -> str:
     """The table as text; if that is wider than ``width`` characters, long cells are
     wrapped within their columns.
 
-    A terminal that is too narrow even so gets the lines unwrapped.
+    Columns of ``spare`` are left out, in this order, while there is too little room,
+    and named below. A terminal that is too narrow even so gets the lines unwrapped.
     """
-    text = plain(table)
-    columns = [*zip(*table.cells(), strict=True)]
-    if width is None or max(map(len, text.splitlines()), default=0) <= width:
-        return text
+    whole = plain(table)
+    if width is None or max(map(len, whole.splitlines()), default=0) <= width:
+        return whole
+    titles = [*table.titles]
+    left_out = [title for title in spare if title in titles]
+    for count in range(len(left_out) + 1):
+        kept = [titles.index(title) for title in titles if title not in left_out[:count]]
+        least = ROOM if count < len(left_out) else 0
+        text = _within(table.only(kept), width, least)
+        if text and count:
+            named = ", ".join(left_out[:count]).lower()
+            note = fill(f"left out for want of room, in --format csv: {named}", width)
+            return f"{text}{note}\n"
+        if text:
+            return text
+    return whole
+
+
+def _within(table: Table, width: int, least: int) -> str | None:
+    """The table with long cells wrapped; None if they would have less than ``least``
+    letters more than they need.
+    """
     sizes: list[int] = []
     long = {}
-    for title, cells in zip(table.titles, columns, strict=True):
+    for title, cells in zip(table.titles, zip(*table.cells(), strict=True), strict=True):
         letters = max(map(len, cells))
         if letters > SHORT:
             long[len(sizes)] = letters
@@ -153,8 +174,8 @@ def fitted(table: Table, width: int | None) -> str:
         else:
             sizes.append(_needed(str(title), cells))
     room = width - GAP * (len(sizes) - 1) - sum(sizes)
-    if room < 0:
-        return text
+    if room < least:
+        return None
     for index, letters in long.items():
         sizes[index] += room * letters // sum(long.values())
     return "".join(map(partial(_wrapped, sizes), [table.titles, *table.cells()]))

@@ -7,8 +7,9 @@ A row is a name and a text; what was not measured has no row.
 from rich.text import Text
 
 from benchrun import hardware
+from benchrun.judge.rates import ErrorRates
 from benchrun.judge.uneven import slow_steps
-from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.judge.verdict import RunResult, SpeedRatio, Verdict
 from benchrun.measure.model import SAMPLES, Measurement, Metrics, Summary
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
@@ -50,11 +51,34 @@ def basis_rows(verdict: Verdict) -> Rows:
     rows = []
     for check in verdict.checks:
         rows += check_rows(check)
+    if verdict.ratio is not None:
+        rows.append(("speed", speed_text(verdict.ratio)))
+    if verdict.error_rates and verdict.ratio is not None:
+        rows.append(("  errors", errors_text(verdict.error_rates)))
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:
         rows.append(("nearest", reference_line(verdict.nearest)))
     return rows
+
+
+def speed_text(ratio: SpeedRatio) -> str:
+    """The speed over that of the reference, with its interval."""
+    ends = f"at least {ratio.low:.3f}"
+    if ratio.high is not None:
+        ends = f"{ratio.low:.3f} to {ratio.high:.3f}"
+    return f"{ratio.value:.3f} of the reference's ({ends})"
+
+
+def errors_text(rates: ErrorRates) -> str:
+    """How often such a verdict errs, or why that is not known."""
+    alarm, miss = rates["false_alarm"], rates["miss_at_5_percent"]
+    if alarm is None or miss is None:
+        return f"unknown: {rates['reason']}"
+    return (
+        f"{100 * alarm:.1f} % of runs as fast as it are called slow, "
+        f"{100 * miss:.0f} % of those 5 % slower pass (from {rates['from']})"
+    )
 
 
 def summary_view(summary: Summary) -> Text:

@@ -1,5 +1,6 @@
 """One report in every format: the same points everywhere, and a page that people can read."""
 
+import math
 import re
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from benchrun.measure.model import ProblemEntry
 from benchrun.show.formats import formatted
 from benchrun.show.junit import junit
 from benchrun.show.model import ReportModel, report_model
+from benchrun.show.table import capitals, plain
 
 
 def test_every_format_has_every_point(report: ReportModel) -> None:
@@ -48,11 +50,37 @@ def test_runs_of_one_recipe_stand_together_the_oldest_first(report: ReportModel)
     assert recipes == sorted(recipes)
 
 
-def test_a_table_fits_the_terminal_and_loses_nothing(report: ReportModel, scaling_study: ReportModel) -> None:
-    for model, width in ((report, 140), (report, 160), (scaling_study, 110)):
-        whole, narrow = (formatted(model, "terminal", width=each) for each in (None, width))
-        assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
-        assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
+def letters(text: str) -> list[str]:
+    return sorted(re.sub(r"\s", "", text))
+
+
+@pytest.mark.parametrize("width", [110, 120, 140, 160, 220])
+def test_a_table_fits_the_terminal_and_names_what_it_leaves_out(
+    report: ReportModel, scaling_study: ReportModel, width: int
+) -> None:
+    for model in (report, scaling_study):
+        narrow = formatted(model, "terminal", width=width)
+        assert max(map(len, narrow.splitlines())) <= width
+        shown, _, named = narrow.partition("left out for want of room, in --format csv: ")
+        left_out = " ".join(named.split("\n\n")[0].split()).split(", ")
+        table = capitals(model.readable)
+        kept = [index for index, title in enumerate(table.titles) if title.lower() not in left_out]
+        rest = "".join(f"\n{sentence}\n" for sentence in model.ratios)
+        whole = plain(table.only(kept)) + (rest if not named else "")
+        assert letters(shown) == letters(whole)
+        assert {"RATIO", "LOW", "HIGH", "VERDICT"} <= {table.titles[index] for index in kept}
+
+
+def test_every_table_has_the_ratio_with_its_reference_and_source(report: ReportModel) -> None:
+    columns = ["ratio", "low", "high", "reference", "source"]
+    for record in report.points.records():
+        known = record["ratio"] is not None
+        assert [record[name] is not None for name in columns[3:]] == [known, known]
+        assert not known or record["low"] <= record["ratio"] <= (record["high"] or math.inf)
+    assert sum(record["ratio"] is not None for record in report.points.records()) >= 3
+    for form in ("csv", "markdown", "terminal", "html"):
+        text = re.sub(r"<[^>]*>", " ", formatted(report, form)).lower()
+        assert set(columns) <= set(re.findall(r"\w+", text)), form
 
 
 def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:

@@ -89,5 +89,6 @@ figure details {{ border: 0; padding: 2px 0 }} figure summary {{ color: var(--so
   details::details-content {{ content-visibility: visible; display: block; height: auto }}
   nav {{ display: none }} body {{ max-width: none; padding: 0; font-size: 12px }}
   .figures {{ grid-template-columns: repeat(2, minmax(0, 1fr)) }} .pair {{ grid-template-columns: 1fr }}
+  table {{ font-size: 9px }} td, th {{ padding: 2px 3px }}
   tr, figure:not(.wide) {{ break-inside: avoid }} h2, summary {{ break-after: avoid }} }}
 """
