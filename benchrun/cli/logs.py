@@ -225,18 +225,16 @@ def compare(
     together.
 
     A log is compared under the conditions that it states; the options add those that it
-    does not state. Logs of different runs are judged one by one. The reference is the
-    published number that fits best, or what --baseline names.
+    does not state, the recipe too unless a job of benchrun printed it. Logs of
+    different runs are judged one by one. The reference is the published number that
+    fits best, or what --baseline names.
 
     The verdict of your own runs is stored, and `report` shows it. A verdict with
     --warmup or --baseline is printed and not stored.
     """
     files = list(map(Path, runs_or_logs))
-    if recipe is None:
-        if any(kept.place(file).is_file() or str(file) == "-" for file in files):
-            raise UserError(
-                "a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them"
-            )
+    is_log = any(kept.place(file).is_file() or str(file) == "-" for file in files)
+    if recipe is None and not is_log:
         if named := [name for name, value in given.items() if value is not None]:
             raise UserError(
                 f"{flags(named)}: a run states its own conditions",
@@ -252,15 +250,22 @@ def compare(
     ]:
         raise UserError(
             f"{runs[0]} is a run and states its own recipe",
-            hint="compare it alone, without --recipe",
+            hint="compare it alone, without logs and without --recipe",
         )
     logs = read_logs(files, given.pop("framework"))
     options = dict(given)
     num_layers = given.pop("num_layers")
-    setting = api.completed_setting(recipe, api.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
-        verdict, metrics = api.judge_log(log, recipe, setting, warmup, baseline)
+        name = recipe or log.facts.recipe
+        if name is None:
+            raise UserError(
+                "the log does not name its recipe",
+                where=log.file,
+                hint="add --recipe NAME; benchrun list shows them",
+            )
+        setting = api.completed_setting(name, api.Setting(**given), num_layers)
+        verdict, metrics = api.judge_log(log, name, setting, warmup, baseline)
         _check_options([log], options)
         return verdict, metrics, log.file
 

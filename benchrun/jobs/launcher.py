@@ -3,6 +3,7 @@ another began.
 """
 
 import contextlib
+import math
 import os
 import platform
 import re
@@ -124,8 +125,29 @@ def _polled(scheduler: Scheduler, runs: Sequence[RunDir]) -> dict[RunDir, Observ
         jobs = scheduler.poll(runs)
     except MachineError as error:
         note = f"the scheduler does not answer: {error.message}"
-        return {run: Observation(run, None, over=False, note=note) for run in runs}
+        found = {}
+        for run in runs:
+            job = _ended_without_answer(run, error)
+            if job is None:
+                found[run] = Observation(run, None, over=False, note=note)
+            else:
+                found[run] = _observation(run, job, math.inf)
+        return found
     return {run: _observation(run, jobs.get(run), scheduler.lag_s) for run in runs}
+
+
+def _ended_without_answer(run: RunDir, error: MachineError) -> Job | None:
+    """The job of a run whose done.json says that it ended; None if it may run on.
+
+    A copy on a machine without Slurm has nothing else. A Slurm that is silent for a
+    while may have started a job again that was stopped by a signal.
+    """
+    done = run.done()
+    if done is None or (done.job_id and run.job_id not in (None, done.job_id)):
+        return None
+    if done.signal and isinstance(error, SchedulerUnavailable):
+        return None
+    return Job(done.job_id or run.job_id or "", Phase.GONE, "UNKNOWN")
 
 
 def refusal(run: RunDir) -> str | None:

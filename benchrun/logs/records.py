@@ -54,6 +54,8 @@ class Facts:
     """Properties of the run that its log prints. A field is None if no line states it."""
 
     framework_version: str | None = None
+    recipe: str | None = None
+    """Name of the recipe of a job that benchrun launched."""
     seq_length: int | None = None
     gbs: int | None = None
     mbs: int | None = None
@@ -195,7 +197,7 @@ class Facts:
 FROZEN = "frozen parameters"
 """The option of a run that does not train all weights: their number, or a word for it.
 """
-TEXTS = frozenset({"framework_version", "precision", "task", "device"})
+TEXTS = frozenset({"framework_version", "recipe", "precision", "task", "device"})
 """Facts that are text; the others are whole numbers, or true or false."""
 _OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib", "derived", "lines"})
 """Facts that each process of a run measures by itself, or guesses."""
