@@ -130,6 +130,11 @@ def _size(text: str) -> Size:
     return int(text)
 
 
+def in_words(values: Iterable[tuple[str, Any]]) -> str:
+    """Names with their values, ``tp 2, pp 4``."""
+    return ", ".join(f"{name} {value}" for name, value in values)
+
+
 def by_path(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Each value of nested mappings by its path: ``{"fp8": {"format": "e4m3"}}`` as
     ``("fp8.format", "e4m3")``.

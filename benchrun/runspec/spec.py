@@ -27,7 +27,7 @@ from benchrun import extensions
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout, Size
-from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
+from benchrun.vocabulary import LOW, Precision, Reduced, Task, in_words, reduced, reductions
 
 from .cluster import Cluster, EnvName, Line, OwnName, Text
 from .identity import VERSION, digest, training_form
@@ -134,7 +134,7 @@ class RunSpec(Inputs):
         """The workload's own inputs, which must agree before two numbers are compared;
         empty in training.
         """
-        return ", ".join(f"{name} {value}" for name, value in self.own().items())
+        return in_words(self.own().items())
 
     @property
     def planned_steps(self) -> int | None:
@@ -305,10 +305,10 @@ class TrainingSpec(TrainingInputs, RunSpec):
     @property
     def summary(self) -> tuple[str, ...]:
         """The head of the job script: the workload, and how it is divided."""
-        what = super().summary[0] + (
-            f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else ""
-        )
-        cut = ", ".join(f"{name} {degree}" for name, degree in self.layout.degrees)
+        what = super().summary[0]
+        if self.proxy:
+            what += f", PROXY: {', '.join(map(str, self.reduced))}"
+        cut = in_words(self.layout.degrees)
         batch = f"micro-batch {self.mbs} x dp {self.dp} x {self.num_microbatches} micro-batches"
         return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
 

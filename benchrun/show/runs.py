@@ -15,7 +15,7 @@ from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import spread_percent
 from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
-from benchrun.vocabulary import DEGREES, by_path
+from benchrun.vocabulary import DEGREES, by_path, in_words
 
 from .repeats import median_of, valid_values
 from .scaling import SpeedRatio, ratios
@@ -199,7 +199,7 @@ def proxy(spec: RunSpec) -> str:
 
 def layout_text(spec: TrainingSpec) -> str:
     """Every degree of the layout."""
-    return ", ".join(f"{name} {degree}" for name, degree in spec.layout.degrees) + f", dp {spec.dp}"
+    return in_words((*spec.layout.degrees, ("dp", spec.dp)))
 
 
 def short_layout(spec: RunSpec) -> str:

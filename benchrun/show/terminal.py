@@ -12,6 +12,7 @@ from benchrun.judge.uneven import slow_steps
 from benchrun.judge.verdict import RunResult, SpeedRatio, Verdict
 from benchrun.measure.model import SAMPLES, Measurement, Metrics, Summary
 from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.vocabulary import in_words
 
 from .numbers import (
     Rows,
@@ -213,7 +214,7 @@ def run_page(result: RunResult) -> str:
         parts.append(
             "".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems)
         )
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    versions = in_words(result.versions.items())
     conditions = [*spec_rows(result.spec), *([("versions", versions)] if versions else [])]
     return "\n".join([*parts, markdown(Table(("conditions", ""), conditions))])
 

@@ -24,7 +24,7 @@ from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.identity import OF_THE_SITE, workload_env, workload_image
 from benchrun.runspec.image_names import image_name, is_path
 from benchrun.runspec.spec import RunSpec
-from benchrun.vocabulary import STAMP
+from benchrun.vocabulary import STAMP, in_words
 
 DOCUMENTS = (
     artifacts.DATA,
@@ -66,10 +66,8 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
     documents[ENV] = public_env(run.read_json(ENV) or {})
     conditions = documents.get(artifacts.VERDICT, {}).get("conditions") or {}
     if "software" in conditions:
-        software = ", ".join(
-            f"{name} {version}" for name, version in sorted(trained_with(documents[ENV]).items())
-        )
-        conditions["software"] = software or None
+        versions = sorted(trained_with(documents[ENV]).items())
+        conditions["software"] = in_words(versions) or None
     files = {}
     for name, document in documents.items():
         files[name] = f"{json.dumps(_each_text(document, clean), indent=2)}\n".encode()

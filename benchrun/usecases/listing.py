@@ -150,12 +150,10 @@ def _table() -> dict[str, Rows]:
         head = json.loads(file.readline())
         if head["inputs"] != inputs_digest():
             return {}
-        rows = []
+        table = defaultdict(list)
         for line in file:
-            rows.append(dict(zip(head["columns"], json.loads(line), strict=True)))
-    table = defaultdict(list)
-    for row in rows:
-        table[row["recipe"]].append(row)
+            row = dict(zip(head["columns"], json.loads(line), strict=True))
+            table[row["recipe"]].append(row)
     return table
 
 

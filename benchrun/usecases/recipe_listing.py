@@ -3,7 +3,6 @@ listing of all points.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from typing import Any
 
 from benchrun.vocabulary import DEGREES
@@ -81,6 +80,7 @@ def _distinct(rows: Rows, name: str) -> list[Any]:
 
 
 def _grouped(rows: Rows, key: Callable[[dict[str, Any]], Any]) -> Iterable[tuple[Any, Rows]]:
-    order = {value: place for place, value in enumerate(dict.fromkeys(map(key, rows)))}
-    for value, group in groupby(sorted(rows, key=lambda row: order[key(row)]), key):
-        yield value, list(group)
+    groups: dict[Any, Rows] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups.items()
