@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchrun.frameworks.registry import FRAMEWORKS
-from benchrun.rundir.artifacts import RANKS
 
 from .advice import choice
 from .evidence import Evidence
 from .model import Cause, Name, Part
+from .said import costs
 from .saving import saving
 from .waits import by_stage, late_rank, of_stages, stages_s
 from .waterfall import (
@@ -70,6 +70,7 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     yield from _of_attention(run, parts)
     yield from _of_products(run, parts)
     yield from _of_turns(run)
+    yield from costs(run)
 
 
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -191,7 +192,10 @@ def _of_turns(run: Evidence) -> Iterator[Cause]:
         if late := late_rank(run):
             longest = longest - late.seconds
         saved = float(np.mean(longest))
-        words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
+        words = (
+            f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean "
+            f"({run.ranks_from})"
+        )
         cause = choice("imbalance", saved, words)
         yield cause.model_copy(update={"saving_s": saving(saved, longest)})
 

@@ -10,14 +10,16 @@ import numpy as np
 
 from benchrun import hardware
 from benchrun.capabilities.explain.course import Course
+from benchrun.capabilities.explain.timers import Printed
 from benchrun.capabilities.explain.work import Work, work, work_unknown
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.measure.bound import Bound
 from benchrun.measure.statistics import Floats
 from benchrun.measure.steadiness import Steadiness
 from benchrun.measure.telemetry import Sampled
-from benchrun.rundir.artifacts import Breakdown, Ceilings
+from benchrun.rundir.artifacts import RANKS, Breakdown, Ceilings
 from benchrun.rundir.fingerprint import Fingerprint
+from benchrun.rundir.network import Network
 from benchrun.rundir.rank_times import HostTimes, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 
@@ -56,6 +58,12 @@ class Evidence:
     bound: Bound | None = None
     breakdown: Breakdown | None = None
     ranks: RankTimes | None = None
+    ranks_from: str = RANKS
+    """Source of ``ranks``."""
+    printed: Printed | None = None
+    """Timers and reports in the log."""
+    network: Network | None = None
+    """Links of the ranks, as NCCL names them."""
     hosts: HostTimes | None = None
     fingerprint: Fingerprint | None = None
     machine: Mapping[str, str] = field(default_factory=dict)
@@ -72,11 +80,20 @@ class Evidence:
     """Resolution of the clock of the steps: times that differ by no more may be the
     same.
     """
+    speaks_of_experts: bool = False
+    """Whether the log does."""
     log_alone: bool = False
     """A log of a run whose directory is not known: ``spec`` holds what the log states.
     """
     work_known: bool = True
     """False for a log without its model, batch or precision: ``spec`` lacks them."""
+
+    @property
+    def routed(self) -> bool:
+        """Whether a router may change the work of a step: its model is known to have
+        experts, or the log speaks of them.
+        """
+        return bool(self.spec.model.moe) if self.work_known else self.speaks_of_experts
 
     @property
     def own_worker(self) -> bool:

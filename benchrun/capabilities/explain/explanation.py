@@ -1,6 +1,6 @@
 """Explanation of a run, from all that is known about it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,11 +20,18 @@ from .model import (
     Name,
     Part,
     Saving,
+    Stretch,
 )
+from .onset import FEWEST
+from .rise import levels
 from .speed import at_limit
 from .waits import FEW_STEPS
 from .waterfall import waterfall
 
+TIMERS = (
+    "timers in the log would separate the loader, the exchange of gradients and computing, and by rank name a slow "
+    "one (Megatron: --timing-log-level 2 --timing-log-option all)"
+)
 SHOWN_SHARE = 0.005
 """Smallest cause that is shown, as a share of the step."""
 
@@ -51,16 +58,36 @@ def explain(
     spec = None
     if not run.log_alone:
         spec = run.spec
+    ranked = [advised(cause, spec) for cause in _ranked(causes, run.step_s)]
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
         waterfall=[
             part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts
         ],
-        causes=[advised(cause, spec) for cause in _ranked(causes, run.step_s)],
+        causes=ranked,
+        stretches=tuple(_stretches(run, ranked)),
         against=against,
         missing=lacking,
     )
+
+
+def _stretches(run: Evidence, causes: Sequence[Cause]) -> Iterator[Stretch]:
+    """The levels of the run's speed, each with the cause that sets in with it."""
+    found = levels(run)
+    least = min((level.seconds for level in found), default=0.0)
+    for level in found if len(found) > 1 else ():
+        name = None
+        for cause in causes:
+            since = cause.since_step or level.last_step + 1
+            if level.seconds >= (1 + FAULT_SHARE) * least and since <= level.first_step + FEWEST:
+                name = cause.cause
+        yield Stretch(
+            first_step=level.first_step,
+            last_step=level.last_step,
+            step_time_s=round(level.seconds, DIGITS),
+            cause=name,
+        )
 
 
 def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
@@ -138,10 +165,19 @@ def _rounded(cause: Cause, step_s: float) -> Cause:
     return cause.model_copy(update={"seconds": round(cause.seconds, DIGITS), "saving_s": saved})
 
 
-def missing(run: Evidence) -> Iterator[str]:
-    """Say what would make an explanation sharper, one sentence each."""
+def _of_log(run: Evidence) -> Iterator[str]:
+    """What a log says of the links, and what it lacks."""
+    if run.network and run.network.words:
+        yield f"NCCL says: {run.network.words}"
+    if run.log_alone and run.printed is None:
+        yield TIMERS
     if run.log_alone:
         yield f"benchrun compare {run.name} --recipe NAME says how fast this is, beside published numbers"
+
+
+def missing(run: Evidence) -> Iterator[str]:
+    """Say what would make an explanation sharper, one sentence each."""
+    yield from _of_log(run)
     if run.breakdown is None and run.fingerprint is None and run.own_worker:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
     if run.spec.training.offload_activations and run.fingerprint is None:

@@ -13,7 +13,8 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.links import slow_links
 from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Name, Part
 from benchrun.capabilities.explain.pauses import slow_steps
-from benchrun.capabilities.explain.rise import of_rise, risen
+from benchrun.capabilities.explain.rise import growing, of_rise, risen
+from benchrun.capabilities.explain.said import said
 from benchrun.capabilities.explain.speed import held_back
 from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
 from benchrun.rundir.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
@@ -45,14 +46,30 @@ DELAYS: tuple[tuple[Name, str, str], ...] = (
 def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
     found = list(_of_all_steps(run, parts, divided))
-    yield from found
     since = next((cause.since_step for cause in found if cause.since_step), None)
     rose = risen(run) if since is None else None
+    explained = run.steps >= (np.inf if since is None else since)
     if rose is not None:
-        since = rose.since_step
-        if all(cause.seconds < HALF * rose.seconds for cause in found):
-            yield of_rise(run, rose)
-    yield from slow_steps(run, since)
+        explained = rose.covers(run.steps)
+        found = _with_rise(found, of_rise(run, rose), rose.seconds)
+    elif since is None and (grows := growing(run)):
+        found.append(grows)
+    yield from found
+    yield from slow_steps(run, explained)
+
+
+def _with_rise(found: list[Cause], of_steps: Cause, seconds: float) -> list[Cause]:
+    """The causes with that of a rise: one of the same name sets in with it; one that
+    costs as much explains it.
+    """
+    for number, cause in enumerate(found):
+        if cause.cause == of_steps.cause and cause.rank is None:
+            words = f"{cause.evidence}; {of_steps.evidence}"
+            later = cause.model_copy(update={"since_step": of_steps.since_step, "evidence": words})
+            return [*found[:number], later, *found[number + 1 :]]
+    if all(cause.seconds < HALF * seconds for cause in found):
+        return [*found, of_steps]
+    return found
 
 
 def _of_all_steps(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -64,6 +81,7 @@ def _of_all_steps(run: Evidence, parts: list[Part], divided: Buckets | None) -> 
     if of_one is None or of_one.cause != "data":
         yield from _of_data(run, divided)
     yield from _of_host(run, parts, divided)
+    yield from said(run, late is not None)
     yield from slow_links(run, divided)
     slower = list(held_back(run, parts))
     yield from slower

@@ -4,6 +4,7 @@ states.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchrun.measure.setting import Setting, setting_of_log
 from benchrun.measure.statistics import Floats
 from benchrun.model.layout import Layout
 from benchrun.rundir.folder import unpacked
+from benchrun.rundir.network import read_network
 from benchrun.runspec.cluster import Cluster
 from benchrun.runspec.profile import Profile
 from benchrun.runspec.spec import TrainingSpec, split_batch
@@ -33,7 +35,10 @@ from .explanation import explain
 from .foreign import foreign_trace
 from .model import Explanation
 from .stages import explain_stages
+from .timers import printed
 
+UNFINISHED = "early_end"
+"""Problem of a log whose job goes on, or was stopped: its steps are explained all the same."""
 SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
 """Lines that frameworks print when they write a checkpoint."""
 ASYNC = re.compile(
@@ -42,6 +47,7 @@ ASYNC = re.compile(
 )
 """Lines of Megatron, NeMo, MaxText and torchtitan that show asynchronous checkpoints.
 """
+EXPERTS = re.compile(rb"(?i)\bmoe|experts?\b|load.balancing|z.loss|aux.loss")
 OPTIONS = {
     "model": "--recipe",
     "gpu": "--gpu",
@@ -83,6 +89,9 @@ def explain_log(
     if log.post_training:
         return stages_of(str(file), summary), unreliable(summary)
     own = _evidence(file, log, given, context, summary, traces)
+    if summary.fatal and summary.fatal.kind == UNFINISHED:
+        own = replace(own, notes=(*own.notes, f"the log is unfinished: {summary.fatal.detail}"))
+        return explain(own), None
     return explain(own), unreliable(summary)
 
 
@@ -113,6 +122,8 @@ def _evidence(
         fingerprint = fingerprint_of_steps(traces)
     spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
     here = kept.place(file)
+    said = printed(unpacked(here), rows_of(log, context))
+    one_stage = said is not None and spec.layout.pp == 1
     own = Evidence(
         name=str(file),
         spec=spec,
@@ -121,6 +132,11 @@ def _evidence(
         **earlier_of(log, context, summary.window),
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
+        printed=said,
+        speaks_of_experts=EXPERTS.search(unpacked(here)) is not None,
+        ranks=said.ranks if said and one_stage else None,
+        ranks_from="the log's timers",
+        network=read_network([here], 1),
         saves=saves(here, before_line=int(rows_of(log, context).line.max())),
         saves_async=saves_async(here),
         resolution_s=resolution_s(summary, steps),

@@ -92,6 +92,19 @@ class Against(Frozen):
     """This run's step over that one's."""
 
 
+class Stretch(Frozen):
+    """Steps in a row of one speed."""
+
+    first_step: int
+    last_step: int
+    step_time_s: float
+    """Median step."""
+    cause: Name | None = None
+    """Cause that makes it slower than the others; null for the usual speed, and where
+    nothing shows one.
+    """
+
+
 class Explanation(Frozen):
     """Explanation of a step's time. The parts add up to the step."""
 
@@ -105,6 +118,8 @@ class Explanation(Frozen):
     """Faults of 3 % of the step and more first, then by the seconds that a cure would
     save.
     """
+    stretches: tuple[Stretch, ...] = ()
+    """The run, split where its speed changes for long; empty if it does not."""
     against: Against | None = None
     hang: None = None
     """A run that hangs has no explanation of its step: see `hung.Hung`."""

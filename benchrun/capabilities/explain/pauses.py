@@ -48,19 +48,18 @@ one before must have ended.
 """
 
 
-def slow_steps(run: Evidence, since: int | None = None) -> Iterator[Cause]:
+def slow_steps(run: Evidence, explained: NDArray[np.bool_]) -> Iterator[Cause]:
     """Yield at most one fault: what all steps would save, were they as the typical one.
 
-    ``since``: the step from which on a rank is late, which explains all that follow. On
-    CPUs, which other processes use, a pause is the machine's unless something shows
-    that the job made it: a rank was longer in its own code, and had a core, or the
-    pauses have a fixed distance. On GPUs a single slow step counts if one rank's own
+    ``explained``: the steps in which a rank is late, or all are slower. On CPUs, which
+    other processes use, a pause is the machine's unless something shows that the job
+    made it: a rank was longer in its own code, and had a core, or the pauses have a
+    fixed distance. On GPUs a single slow step counts if one rank's own
     time shows it and all steps lose enough by it.
     """
     typical = float(np.median(run.times))
     excess, again = run.times - typical, _comes_back(run)
-    if since is not None:
-        excess = np.where(run.steps >= since, 0.0, excess)
+    excess = np.where(explained, 0.0, excess)
     limit = max(_noise_limit(run.times), OUTLIER_SHARE * typical, run.resolution_s)
     if not run.on_gpu:
         limit = max(limit, WHOLE_STEP * typical)

@@ -1,10 +1,12 @@
-"""Steps that take longer from some step on, for good: the steps before show what the
-same work can take.
+"""Where the speed of a run changes: steps that take longer from some step on, for good or
+for a while. The other steps show what the same work can take.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun.measure.changes import SHORTEST, changes
 from benchrun.measure.samples import Samples
@@ -14,7 +16,8 @@ from .advice import fault
 from .course import BUSY, STILL, Course, Gpu
 from .evidence import IN_USE, Evidence
 from .model import FAULT_SHARE, Cause, Name
-from .onset import FEWEST, rise
+from .onset import FEWEST, LONGEST, rise
+from .said import of_growth
 
 CHANCE = 0.01
 """Largest chance of a rise among steps in any order: every run is tested."""
@@ -35,12 +38,18 @@ WORKS, WAITS = 0.8, 0.8
 the most that one which waits in a collective has, as a share of that one's.
 """
 HALF = 0.5
+ACCUMULATES = (
+    "look for what accumulates: tensors kept alive in a list, a log or an index that is read from its beginning, "
+    "memory that fragments; profiles of an early and of a late step show which part grows"
+)
 
 
 class Rise(NamedTuple):
-    """A rise of the step time."""
+    """A stretch of slower steps."""
 
     since_step: int
+    until_step: int | None
+    """Last step of it; None if it lasts to the end."""
     before_s: float
     after_s: float
     share: float
@@ -51,30 +60,147 @@ class Rise(NamedTuple):
         """Seconds of the mean step that it costs."""
         return (self.after_s - self.before_s) * self.share
 
+    def covers(self, steps: Floats) -> NDArray[np.bool_]:
+        """Whether each of ``steps`` lies in it."""
+        until = np.inf if self.until_step is None else self.until_step
+        inside: NDArray[np.bool_] = (steps >= self.since_step) & (steps <= until)
+        return inside
 
-def risen(run: Evidence) -> Rise | None:
-    """The rise that lasts to the end; None if the steps have none that is sure."""
-    if not run.same_work:
-        return None
+
+class Level(NamedTuple):
+    """Steps in a row of one speed."""
+
+    first_step: int
+    last_step: int
+    seconds: float
+    """Median step."""
+    rows: int
+
+
+def timed(run: Evidence) -> tuple[Floats, Floats]:
+    """Times and numbers of all steps after the start; of a long run medians of as many
+    steps, by the first of them.
+    """
     times = np.concatenate([run.earlier, run.times])
     steps = np.concatenate([run.earlier_steps, run.steps])
-    if len(times) < SHORTEST:
+    together = -(-len(times) // LONGEST)
+    if together < 2:
+        return times, steps
+    begins = np.arange(0, len(times), together)
+    joined = [np.median(times[begin : begin + together]) for begin in begins]
+    return np.array(joined), steps[begins]
+
+
+def levels(run: Evidence) -> list[Level]:
+    """The run, split where its speed changes for long; empty without enough steps."""
+    times, steps = timed(run)
+    if not run.same_work or len(times) < SHORTEST:
+        return []
+    bounds = [0]
+    for cut in changes(times):
+        if cut.chance <= CHANCE:
+            bounds.append(cut.place)
+    bounds.append(len(times))
+    while len(bounds) > 2 and (weakest := _weakest(run, times, bounds)):
+        bounds.remove(weakest)
+    for number in range(1, len(bounds) - 1):
+        bounds[number] = _between(times, *bounds[number - 1 : number + 2])
+    last = float(run.steps[-1])
+    found = []
+    for begin, end in pairwise(bounds):
+        until = steps[end] - 1 if end < len(steps) else last
+        level = Level(
+            int(steps[begin]), int(until), float(np.median(times[begin:end])), end - begin
+        )
+        found.append(level)
+    return found
+
+
+def _weakest(run: Evidence, times: Floats, bounds: list[int]) -> int | None:
+    """The bound between the two levels that differ least, if that is too little or one of
+    them too short for a level.
+    """
+    medians = [float(np.median(times[begin:end])) for begin, end in pairwise(bounds)]
+    weak = []
+    for number, bound in enumerate(bounds[1:-1], 1):
+        before, after = medians[number - 1], medians[number]
+        short = min(bound - bounds[number - 1], bounds[number + 1] - bound) < LASTING
+        if short or abs(after - before) < _least(run, min(before, after)):
+            weak.append((abs(after - before), bound))
+    return min(weak)[1] if weak else None
+
+
+def _between(times: Floats, begin: int, bound: int, end: int) -> int:
+    """The place near ``bound`` that divides two levels best."""
+    low, high = np.median(times[begin:bound]), np.median(times[bound:end])
+
+    def misfit(place: int) -> float:
+        return float(np.abs(times[begin:place] - low).sum() + np.abs(times[place:end] - high).sum())
+
+    return min(range(max(bound - LASTING, begin + 1), min(bound + LASTING, end)), key=misfit)
+
+
+def _least(run: Evidence, usual: float) -> float:
+    """Seconds by which a step must be longer than the ``usual`` one."""
+    share = FAULT_SHARE
+    if run.routed:
+        share = ROUTED
+    return max(share * usual, run.resolution_s)
+
+
+def risen(run: Evidence) -> Rise | None:
+    """The rise that lasts to the end, else the costliest stretch of slower steps between
+    faster ones; None if the steps have none that is sure.
+    """
+    return _lasting(run) or _passing(run)
+
+
+def _lasting(run: Evidence) -> Rise | None:
+    times, steps = timed(run)
+    if not run.same_work or len(times) < SHORTEST:
         return None
-    least = FAULT_SHARE
-    if not run.work_known or run.spec.model.moe:
-        least = ROUTED
     for cut in changes(times):
         place = _begin(times, cut.place)
         before, after = times[:place], times[place:]
         if not len(before) or len(after) < LASTING:
             continue
         usual = float(np.median(before))
-        higher = rise(times, place, max(least * usual, run.resolution_s))
+        higher = rise(times, place, _least(run, usual))
         if higher and cut.chance <= CHANCE and _at_once(before, after):
             since = int(steps[place])
             share = float(np.mean(run.steps >= since))
-            return Rise(since, usual, float(np.median(after)), share)
+            return Rise(since, None, usual, float(np.median(after)), share)
     return None
+
+
+def growing(run: Evidence) -> Cause | None:
+    """A step that grows all the time, level by level; None if it does not."""
+    found = levels(run)
+    first = found[0] if len(found) >= FEWEST else None
+    if first is None or any(after.seconds < before.seconds for before, after in pairwise(found)):
+        return None
+    last = found[-1]
+    seconds = run.step_s - first.seconds
+    if seconds < ROUTED * run.step_s:
+        return None
+    evidence = (
+        f"the step grows all the time, from {first.seconds:.3g} s in steps {first.first_step} to "
+        f"{first.last_step} to {last.seconds:.3g} s in steps {last.first_step} to {last.last_step}"
+    )
+    cause = fault("unknown", seconds, evidence)
+    return cause.model_copy(update={"since_step": found[1].first_step, "advice": ACCUMULATES})
+
+
+def _passing(run: Evidence) -> Rise | None:
+    """The costliest level that is slower than both its neighbours."""
+    found = []
+    for before, slow, after in zip(*(levels(run)[skipped:] for skipped in range(3)), strict=False):
+        usual = max(before.seconds, after.seconds)
+        if slow.seconds - usual >= _least(run, usual):
+            rise = Rise(slow.first_step, slow.last_step, usual, slow.seconds, 0.0)
+            share = float(np.mean(rise.covers(run.steps)))
+            found.append(rise._replace(share=share))
+    return max(found, key=lambda rise: rise.seconds, default=None)
 
 
 def _begin(times: Floats, place: int) -> int:
@@ -96,9 +222,12 @@ def _at_once(before: Floats, after: Floats) -> bool:
 
 def of_rise(run: Evidence, found: Rise) -> Cause:
     """The fault behind a rise: what the single GPUs changed at that step, else unknown."""
+    until, others = "on", "before"
+    if found.until_step is not None:
+        until, others = f"to {found.until_step}", "before and after"
     evidence = (
-        f"steps take {found.after_s:.3g} s from step {found.since_step} on, "
-        f"{found.before_s:.3g} s before"
+        f"steps take {found.after_s:.3g} s from step {found.since_step} {until}, "
+        f"{found.before_s:.3g} s {others}"
     )
     cause = fault("unknown", found.seconds, evidence)
     changed = _changed(run, found)
@@ -107,6 +236,9 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
         host = gpu.host if gpu else None
         rank = gpu.rank if gpu else None
         cause = fault(name, found.seconds, f"{evidence}; {words} (telemetry)", rank, host)
+    elif grown := of_growth(run, found.covers(run.steps), found.after_s - found.before_s):
+        name, words = grown
+        cause = fault(name, found.seconds, f"{evidence}; {words}")
     return cause.model_copy(update={"since_step": found.since_step})
 
 
@@ -152,7 +284,10 @@ def _sides(course: Course, run: Evidence, found: Rise) -> list[_Sides]:
     if found.since_step not in numbers[1:]:
         return []
     first = numbers.index(found.since_step)
-    rose, end = course.ends[numbers[first - 1]], course.ends[numbers[-1]]
+    last = numbers[-1] if found.until_step is None else found.until_step
+    if last not in course.ends:
+        return []
+    rose, end = course.ends[numbers[first - 1]], course.ends[last]
     start = course.ends[numbers[0]]
     sides = []
     for gpu in course.gpus:

@@ -11,7 +11,7 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.traces.usecase import fingerprint_of_steps, sound_fingerprint, trace_hint
 from benchrun.errors import NoNumberError, UserError
 from benchrun.jobs.endings import recorded_name
-from benchrun.judge.checks import broken_run, unreliable
+from benchrun.judge.checks import LEARNED, broken_run, unreliable
 from benchrun.judge.conditions import conditions
 from benchrun.judge.difference import Difference, Side, difference
 from benchrun.judge.references import Reference, load_references
@@ -25,7 +25,7 @@ from benchrun.measure.statistics import Floats
 from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.find import KEPT, open_run
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.rundir.folder import RunDir, TolerantRun
+from benchrun.rundir.folder import RunDir, TolerantRun, unpacked
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.baselines import baseline_run, is_published
 from benchrun.usecases.measurement import measure_run, read_log, rows_of, summarise_log
@@ -45,6 +45,7 @@ from .log_evidence import (
 )
 from .model import Against, Explanation
 from .sides import sides_of
+from .timers import printed
 
 STATED = (
     "task",
@@ -71,8 +72,8 @@ def explain_run(
 
     ``traces``: files or directories of the run's profile, if they do not lie in its
     folder ``profile``. ``against``: another run, a folder of runs, of which the newest
-    with the same settings counts, or the id of a published number; by default what the
-    run's verdict found it slower than. NoNumberError for a run without measured steps;
+    with the same settings counts, or the id of a published number; by default the
+    reference of the run's verdict. NoNumberError for a run without measured steps;
     UserError for one of another workload, and for an ``against`` that does not exist or
     has no speed.
     """
@@ -84,11 +85,13 @@ def explain_run(
         measured = measure_run(run)
         return stages_of(run.run_id, measured.metrics if measured else None)
     own = evidence(run, traces)
-    against = against or _slower_than(run)
+    named, against = against is not None, against or _reference(run)
     if against is None:
         return explain(own)
     for reference in load_references():
         if reference.id == against:
+            if not named and _other_work(own.spec, reference):
+                return explain(own)
             return explain(own, _published(run, own, reference))
     other = evidence(baseline_run(against, run))
     notes = [f"{other.name}: {note}" for note in other.notes]
@@ -184,19 +187,22 @@ def evidence(
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
     measurement, times, steps = _measured(run, measurement or measure_run(run))
     fingerprint, notes = _fingerprint(run, traces)
+    rows = rows_of(measurement.log, setting_of(spec))
     whole = Evidence(
         name=run.run_id,
         spec=spec,
         times=times,
         steps=steps,
         **earlier_of(measurement.log, setting_of(spec), measurement.metrics.window),
-        course=course_of(run, measurement.log, rows_of(measurement.log, setting_of(spec))),
+        course=course_of(run, measurement.log, rows),
         steadiness=measurement.metrics.steadiness,
         samples=measurement.samples,
         ceilings=run.document(artifacts.CEILINGS, artifacts.Ceilings),
         bound=measurement.metrics.bound,
         breakdown=measurement.metrics.breakdown,
         ranks=run.document(artifacts.RANKS, rank_times.RankTimes),
+        printed=printed(unpacked(run.logs[0]), rows),
+        network=artifacts.stated_network(run.read_json(artifacts.ENV) or {}) or run.network(),
         hosts=run.document(artifacts.HOST, rank_times.HostTimes),
         fingerprint=fingerprint,
         env={**spec.env, **spec.cluster.env},
@@ -246,17 +252,15 @@ def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | Non
     return fingerprint, [f"a trace is left out: {why}" for why in damaged]
 
 
-def _slower_than(run: RunDir) -> str | None:
-    """Return the reference of a run's stored verdict, if that is SLOW and the reference
+def _reference(run: RunDir) -> str | None:
+    """The reference of the speed in a run's stored verdict; None if there is none that
     can be read.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
-    if verdict is None:
+    of_speed = [each for each in verdict.checks if each.metric not in LEARNED] if verdict else []
+    if not of_speed:
         return None
-    slow = [check for check in verdict.checks if check.verdict == "slow"]
-    if not slow:
-        return None
-    name = slow[0].reference.id
+    name = of_speed[0].reference.id
     if is_published(name):
         return name
     try:
@@ -275,17 +279,21 @@ def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
     )
 
 
-def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
-    """A published number as a step of this run."""
-    key = reference.key
-    stated = conditions(own.spec)
+def _other_work(spec: TrainingSpec, reference: Reference) -> list[str]:
+    """Conditions of the work in which a published number differs from a run, in words."""
+    stated = conditions(spec)
     other = []
     for name in WORK:
-        there = getattr(key, name)
+        there = getattr(reference.key, name)
         here = getattr(stated, name)
         if there != here:
             other.append(f"{name} {there} there, {here} here")
-    if other:
+    return other
+
+
+def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
+    """A published number as a step of this run."""
+    if other := _other_work(own.spec, reference):
         hint = "benchrun compare says what a proxy reached"
         raise UserError(f"{reference.id} is of other work: {'; '.join(other)}", hint=hint)
     if reference.tokens_per_s_per_gpu:

@@ -8,11 +8,13 @@ from benchrun.judge.difference import Difference
 from benchrun.show.table import Table, markdown, plain
 
 from .hung import Hung
-from .model import FAULT_SHARE, UNSEPARATED, Cause, Explanation
+from .model import FAULT_SHARE, UNSEPARATED, Cause, Explanation, Stretch
 
 BAR = 24
 """Characters of the whole step."""
 
+SHOWN = 6
+"""Stretches of one speed that are listed."""
 MOST = 0.5
 """Share of a step that is not separated from which the headline names it."""
 
@@ -50,9 +52,21 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
         until += part.seconds
     rows.append(("the measured step", _seconds(step_s), _percent(1.0), ""))
     yield table(Table(("part", "s", "%", ""), rows))
+    if result.stretches:
+        words = list(map(_stretch, result.stretches))
+        if len(words) > SHOWN:
+            words = [*words[: SHOWN - 1], "...", words[-1]]
+        yield f"{item}the speed changes: {'; '.join(words)}\n"
     for number, cause in enumerate(result.causes, 1):
         yield "\n".join(_cause(number, cause, result.step_time_s)) + "\n"
     yield "".join(f"{item}note: {each}\n" for each in result.missing)
+
+
+def _stretch(stretch: Stretch) -> str:
+    because = f" ({stretch.cause})" if stretch.cause else ""
+    return (
+        f"{stretch.step_time_s:.4g} s in steps {stretch.first_step} to {stretch.last_step}{because}"
+    )
 
 
 def _headline(result: Explanation) -> str:

@@ -92,10 +92,10 @@ def stages_s(run: Evidence) -> list[float]:
     return [float(np.median(times)) for times in by_stage(run)]
 
 
-def of_stages(seconds: Sequence[float]) -> str:
+def of_stages(seconds: Sequence[float], source: str = RANKS) -> str:
     """Say in words what the stages compute."""
     return (
-        f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({RANKS})"
+        f"the stages compute {', '.join(f'{each:.3g}' for each in seconds)} s in a step ({source})"
     )
 
 
@@ -159,20 +159,20 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
     if late is not None and run.spec.layout.ep > 1 and late.seconds <= SURE * late.deviation:
         # The router gives a rank more tokens in some steps and fewer in others.
         late = None
-    longer = "s longer than the others in a step"
+    longer, source = "s longer than the others in a step", run.ranks_from
     if onset is not None:
         slow = ranks[onset.row]
         first = steps[onset.place]
         mean_s = onset.seconds * (len(steps) - onset.place) / len(steps)
         if late is None or late.row == onset.row or late.seconds < mean_s:
-            evidence = f"rank {slow.rank} computes {onset.seconds:.3g} {longer}, from step {first} on ({RANKS})"
+            evidence = f"rank {slow.rank} computes {onset.seconds:.3g} {longer}, from step {first} on ({source})"
             saved = of_late(mean_s, times, onset.row, onset.place)
             return Late(slow.rank, slow.host, mean_s, evidence, first, saved)
     if late is None:
         return None
     slow = ranks[late.row]
     percent = 100 * late.share
-    evidence = f"rank {slow.rank} computes {late.seconds:.3g} {longer}, in {percent:.0f} % of the steps ({RANKS})"
+    evidence = f"rank {slow.rank} computes {late.seconds:.3g} {longer}, in {percent:.0f} % of the steps ({source})"
     saved = of_late(late.seconds, times, late.row)
     return Late(slow.rank, slow.host, late.seconds, evidence, saving=saved)
 
@@ -411,7 +411,7 @@ def ragged(run: Evidence) -> Wait | None:
     if len(least) < FEW_STEPS:
         return None
     seconds = float(_above_fastest(least, axis=0))
-    words = f"every rank computes {seconds:.3g} s longer in the mean step than in the fastest ones ({RANKS})"
+    words = f"every rank computes {seconds:.3g} s longer in the mean step than in the fastest ones ({run.ranks_from})"
     words += f"; the GPUs have no kernel for {idle:.3g} s of a step"
     return Wait(seconds, words, saving(seconds, least, _above_fastest)).at_most(idle)
 

@@ -30,7 +30,8 @@ def missing(found: dict[str, Any], word: str) -> list[str]:
 def test_every_log_with_times_is_explained(row: dict[str, str]) -> None:
     code, out, err = call("explain", LOGS / row["file"], "--json")
     found = json.loads(out)
-    assert code == (int(row["parse_exit_code"]) or has_fault(found)), err
+    unfinished = missing(found, "unfinished")
+    assert code == ((0 if unfinished else int(row["parse_exit_code"])) or has_fault(found)), err
     assert sum(part["seconds"] for part in found["waterfall"]) == pytest.approx(found["step_time_s"], rel=1e-4)
     assert min(part["seconds"] for part in found["waterfall"]) >= 0
     assert all(cause["evidence"] and cause["advice"] for cause in found["causes"])
