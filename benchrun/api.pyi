@@ -8,6 +8,8 @@ from benchrun.capabilities.acceptance.packing import write_pack as write_pack
 from benchrun.capabilities.acceptance.plan import ResolvedPlan as ResolvedPlan
 from benchrun.capabilities.acceptance.verification import Verification as Verification
 from benchrun.capabilities.acceptance.verification import verify_pack as verify_pack
+from benchrun.capabilities.audit.model import Audit as Audit
+from benchrun.capabilities.audit.usecase import audit_folders as audit_folders
 from benchrun.capabilities.explain.hung import Hung as Hung
 from benchrun.capabilities.explain.hung import explain_dumps as explain_dumps
 from benchrun.capabilities.explain.hung import explain_hung as explain_hung

@@ -58,6 +58,10 @@ VERBS = {
         f"{CAPABILITIES}.nodes.verbs",
         "Check a cluster's nodes: outliers and an exclude list.",
     ),
+    "audit": (
+        f"{CAPABILITIES}.audit.verbs",
+        "Audit jobs that already ran: what was lost, to what, and which node is slow.",
+    ),
     "doctor": (f"{CORE}.site", "Check what this machine can do, and what would fail on a cluster."),
     "site": (f"{CORE}.site", "Write a site file."),
     "images": (f"{CORE}.site", "List the container images that runs need."),

@@ -27,6 +27,8 @@ from .records import Log
 from .rows import Rows, Step
 from .serving import LARGEST_DOCUMENT, cut_off, documents
 
+FIRST = 1 << 11
+"""Bytes of the first block; each of the next ones is as long as all before it."""
 NAMED = 4
 """Paths that the name of a run lists."""
 _BOM = b"\xef\xbb\xbf"
@@ -146,7 +148,10 @@ def _feed(reader: Reader, file: Path, framework: str | None) -> None:
         head = one_a_line(head) if head.lstrip().startswith(b"[") else head
     elif _KEY in head:
         reader.note("no_document", "text stands before the JSON of a result: remove it")
-    reader.feed(head)
+    begin, end = 0, FIRST
+    while begin < len(head):  # the forms of a small log's lines are known after its first ones
+        reader.feed(head[begin:end])
+        begin, end = end, 2 * end
     for chunk in stream:
         reader.feed(chunk)
 

@@ -26,6 +26,7 @@ from .row_problems import step_problems
 from .rows import Rows
 from .serving import Served
 from .skipped import Skipped
+from .stamps import work_of
 from .turns import another_training, two_jobs
 
 UNKNOWN = "unknown"
@@ -74,7 +75,8 @@ class Reader:
 
     def begin(self, source: str | None) -> None:
         """Start another file of the run, called ``source``."""
-        self._dialects = [dialect.continued() for dialect in self._dialects]
+        if self._finished:
+            self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
         self._tracebacks = tracebacks.Tracebacks()
         self._envelope = Envelope()
@@ -83,7 +85,7 @@ class Reader:
         off.
         """
         self._number = 1
-        self._pauses: list[int] = []
+        self._pauses: dict[int, str] = {}
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines
         count then.
@@ -163,7 +165,7 @@ class Reader:
     def _note_words(self, owners: set[int], line: Line) -> None:
         """Take what a line says that belongs to no dialect."""
         if PAUSE in owners:
-            self._pauses.append(line.number)
+            self._pauses[line.number] = work_of(line.text)
         if PROFILE in owners:
             self._measured = profiled.measured_steps(line.text) or self._measured
         if CONFIGURATION in owners:
@@ -372,6 +374,7 @@ class Reader:
             followed(file_problems, rows),
             began=self._began,
             dated_s=chosen.stamps.step_times(rows, self._pauses),
+            pauses=tuple(chosen.stamps.pauses(rows, self._pauses)),
             **traits,
         )
 

@@ -37,6 +37,17 @@ class Problem(NamedTuple):
     """
 
 
+class Pause(NamedTuple):
+    """Time between two steps that is no part of a step."""
+
+    work: str
+    """The word checkpoint, evaluation or restart."""
+    after: int
+    """Number of the step before it."""
+    seconds: float
+    """Duration by the dates of the log; NaN if it has none."""
+
+
 class Derived(NamedTuple):
     """A fact that no line states."""
 
@@ -294,6 +305,8 @@ class Log(Traits):
     """Number of a step -> least and most seconds a step by the dates that the program
     printed.
     """
+    pauses: tuple[Pause, ...] = ()
+    """Checkpoints, evaluations and restarts between steps."""
     launched: "Launched | None" = None
     """Facts that the job stated before it started the framework."""
     profiled_after: int | None = None

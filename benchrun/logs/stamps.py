@@ -6,10 +6,12 @@ left alone.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from .columns import Column
+from .records import Pause
 from .rows import Rows
 
 PAUSES = (
@@ -19,6 +21,7 @@ PAUSES = (
     *(b"aved checkpoint", b"aved a checkpoint", b"[Torch] Saving"),
 )
 """Words of a line that tells of an evaluation or a checkpoint: time between two steps."""
+CHECKPOINT, EVALUATION = "checkpoint", "evaluation"
 MOST_OF_A_BLOCK = 256
 """Dates that are read of a block of many alike lines."""
 _DATE = re.compile(
@@ -26,6 +29,13 @@ _DATE = re.compile(
 )
 _PREFIX = 200
 """Characters of a line in which its own date stands."""
+
+
+def work_of(text: str) -> str:
+    """What a line with one of PAUSES tells of."""
+    if "aving" in text or "aved" in text:
+        return CHECKPOINT
+    return EVALUATION
 
 
 class Stamps:
@@ -44,14 +54,14 @@ class Stamps:
             whole = ((31 * month + day) * 24 + hour) * 3600 + minute * 60 + second
             self._dates[number] = whole + float(f"0.{fraction or 0}")
 
-    def step_times(self, rows: Rows, pauses: Sequence[int]) -> dict[int, tuple[float, float]]:
+    def step_times(self, rows: Rows, pauses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
         """Number of a step -> least and most seconds a step since the row before it, by
-        their dates; none over a pause, whose line numbers are ``pauses``.
+        their dates; none over a pause. ``pauses``: line number -> what is done.
         """
         step, line, segment = rows.columns("step", "line", "segment")
-        date = np.array([self._dates.get(number, np.nan) for number in line.tolist()])
+        date = self._of_lines(line)
         seconds, steps = np.diff(date), np.diff(step)
-        before = np.searchsorted(np.sort(pauses), line)
+        before = np.searchsorted(np.sort(list(pauses)), line)
         usable = (seconds >= 0) & (steps > 0) & (np.diff(before) == 0) & (np.diff(segment) == 0)
         whole = bool((date[~np.isnan(date)] % 1 == 0).all())
         found = {}
@@ -59,3 +69,26 @@ class Stamps:
             least, most = seconds[at] - whole, seconds[at] + whole
             found[int(step[at + 1])] = float(least / steps[at]), float(most / steps[at])
         return found
+
+    def pauses(self, rows: Rows, pauses: Mapping[int, str]) -> Iterator[Pause]:
+        """Yield the pauses after steps, and the restarts, with the seconds that they
+        took by the dates of the rows around them.
+        """
+        step, line, segment, time, interval = rows.columns(
+            "step", "line", "segment", "step_time_s", "interval"
+        )
+        rest = np.diff(self._of_lines(line)) - (time * interval)[1:]
+        rest = np.append(np.where(np.isfinite(rest), np.maximum(rest, 0.0), np.nan), np.nan)
+        found = {}
+        for at in np.flatnonzero(np.diff(segment)).tolist():
+            found[at] = "restart"
+        for number, work in sorted(pauses.items()):
+            at = int(np.searchsorted(line, number)) - 1
+            if at >= 0:
+                found.setdefault(at, work)
+        for at, work in sorted(found.items()):
+            yield Pause(work, int(step[at]), float(rest[at]))
+
+    def _of_lines(self, line: Column) -> Column:
+        """The date of each line; NaN without one."""
+        return np.array([self._dates.get(number, np.nan) for number in line.tolist()])

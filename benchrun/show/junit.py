@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from benchrun.judge.verdict import RunResult
@@ -13,33 +15,52 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may contain, not even escaped."""
 
 
+class Case(NamedTuple):
+    """One test case."""
+
+    group: str
+    name: str
+    kind: str | None
+    """The element failure, error or skipped; None if all is well."""
+    message: str
+    """Message of that element."""
+    text: str
+    seconds: float | None = None
+
+
 def junit(results: Sequence[RunResult]) -> str:
     """A failure is a slow run, an error one that is invalid or was not judged after it
     failed.
 
     What passed or was as expected is well; any other run was skipped.
     """
-    kinds = list(map(_kind, results))
-    suite = Element("testsuite", name="benchrun", tests=str(len(results)))
-    for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(kinds.count(element)))
-    for result, kind in zip(results, kinds, strict=True):
+    cases = []
+    for result in results:
         spec = result.spec
-        step = None
-        if result.metrics:
-            step = result.metrics.step_time_s
-        name = _xml(
-            f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
-        )
-        case = SubElement(suite, "testcase", classname=_xml(spec.recipe), name=name)
-        if step:
-            case.set("time", f"{step.median:.6g}")
-        reason = _xml(result.verdict.reason if result.verdict else result.judgement)
-        if kind:
-            SubElement(case, kind, message=f"{result.judgement}: {reason}")
-        SubElement(case, "system-out").text = reason
-    indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+        step = result.metrics.step_time_s if result.metrics else None
+        name = f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
+        reason = result.verdict.reason if result.verdict else result.judgement
+        message = f"{result.judgement}: {reason}"
+        seconds = step.median if step else None
+        cases.append(Case(spec.recipe, name, _kind(result), message, reason, seconds))
+    return suite(cases)
+
+
+def suite(cases: Sequence[Case]) -> str:
+    """The XML of these cases."""
+    kinds = list(map(attrgetter("kind"), cases))
+    root = Element("testsuite", name="benchrun", tests=str(len(cases)))
+    for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        root.set(name, str(kinds.count(element)))
+    for case in cases:
+        element = SubElement(root, "testcase", classname=_xml(case.group), name=_xml(case.name))
+        if case.seconds:
+            element.set("time", f"{case.seconds:.6g}")
+        if case.kind:
+            SubElement(element, case.kind, message=_xml(case.message))
+        SubElement(element, "system-out").text = _xml(case.text)
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
 def _xml(text: str) -> str:

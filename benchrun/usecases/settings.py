@@ -11,10 +11,16 @@ from benchrun.errors import UserError
 from benchrun.judge.references import load_references
 from benchrun.logs import Log
 from benchrun.logs.precision import number_of
-from benchrun.logs.records import Derived
+from benchrun.logs.records import Derived, Facts
 from benchrun.measure.problems import ranks_of_a_copy
 from benchrun.measure.setting import Setting, as_trained, same_chip, stated_setting
+from benchrun.model.layout import Layout
 from benchrun.recipes.catalogue import recipe_file, training_file
+from benchrun.runspec.cluster import Cluster
+from benchrun.runspec.profile import Profile
+from benchrun.runspec.spec import TrainingSpec, split_batch
+from benchrun.runspec.training import Training
+from benchrun.vocabulary import DEGREES
 
 NOTHING = Setting()
 """The setting of a log about which its caller states nothing."""
@@ -152,3 +158,33 @@ def _agree(name: str, given: Any, stated: Any) -> bool:
     if name == "gpu" and stated is not None and same_chip(given, stated):
         return True
     return str(given).lower() == str(stated).lower()
+
+
+def training_of(framework: str, facts: Facts, setting: Setting, ranks: int = 1) -> TrainingSpec:
+    """The specification of a training as far as its log states it: other fields are
+    absent, or hold the defaults. ``ranks``: GPUs, if their number is not stated.
+    """
+    gpu = hardware.gpu(setting.gpu or "")
+    num_gpus = setting.num_gpus or ranks
+    sizes = {name: size for name in DEGREES if (size := getattr(facts, name))}
+    layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
+    mbs = facts.mbs or 1
+    fields: dict[str, Any] = {
+        "framework": framework,
+        "task": setting.task,
+        "gpu": setting.gpu or "",
+        "precision": setting.precision,
+        "num_gpus": num_gpus,
+        "model": setting.model,
+        "seq_length": setting.seq_length,
+        "gbs": setting.gbs,
+        "mbs": mbs,
+        "layout": layout,
+        **split_batch(num_gpus, layout, mbs, setting.gbs or 1),
+        "training": Training(),
+        "profile": Profile(),
+        "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
+    }
+    return TrainingSpec.model_construct(
+        **{name: value for name, value in fields.items() if value is not None}
+    )

@@ -19,15 +19,16 @@ from benchrun.measure.model import Measurement, Summary, Window
 from benchrun.measure.rows import CompletedRows
 from benchrun.measure.setting import Setting, setting_of_log
 from benchrun.measure.statistics import Floats
-from benchrun.model.layout import Layout
 from benchrun.rundir.folder import unpacked
 from benchrun.rundir.network import read_network
-from benchrun.runspec.cluster import Cluster
-from benchrun.runspec.profile import Profile
-from benchrun.runspec.spec import TrainingSpec, split_batch
-from benchrun.runspec.training import Training
 from benchrun.usecases.measurement import read_log, rows_of, summarise_log
-from benchrun.usecases.settings import NOTHING, check_options, completed_setting, setting_beside
+from benchrun.usecases.settings import (
+    NOTHING,
+    check_options,
+    completed_setting,
+    setting_beside,
+    training_of,
+)
 from benchrun.vocabulary import DEGREES
 
 from .evidence import Evidence
@@ -120,7 +121,8 @@ def _evidence(
     fingerprint = None
     if traces:
         fingerprint = fingerprint_of_steps(traces)
-    spec = _spec(log, context, ranks=len(fingerprint.ranks) if fingerprint else 1)
+    ranks = len(fingerprint.ranks) if fingerprint else 1
+    spec = training_of(log.framework, log.facts, context, ranks)
     here = kept.place(file)
     said = printed(unpacked(here), rows_of(log, context))
     one_stage = said is not None and spec.layout.pp == 1
@@ -228,39 +230,6 @@ def saves(file: Path, before_line: int | None = None) -> bool:
 def saves_async(file: Path) -> bool:
     """Whether this log states that checkpoints are written asynchronously."""
     return ASYNC.search(unpacked(file)) is not None
-
-
-def _spec(log: Log, context: Setting, ranks: int) -> TrainingSpec:
-    """Build a specification of what is stated.
-
-    Other fields are absent, except for those that `_notes` names.
-    """
-    facts = log.facts
-    gpu = hardware.gpu(context.gpu or "")
-    num_gpus = context.num_gpus or ranks
-    stated = {name: getattr(facts, name) for name in DEGREES}
-    sizes = {name: size for name, size in stated.items() if size}
-    layout = Layout(**sizes, sequence_parallel=sizes.get("tp", 1) > 1)
-    mbs = facts.mbs or 1
-    fields: dict[str, Any] = {
-        "framework": log.framework,
-        "task": context.task,
-        "gpu": context.gpu or "",
-        "precision": context.precision,
-        "num_gpus": num_gpus,
-        "model": context.model,
-        "seq_length": context.seq_length,
-        "gbs": context.gbs,
-        "mbs": mbs,
-        "layout": layout,
-        **split_batch(num_gpus, layout, mbs, context.gbs or 1),
-        "training": Training(),
-        "profile": Profile(),
-        "cluster": Cluster.model_construct(gpus_per_node=gpu.gpus_per_node if gpu else num_gpus),
-    }
-    return TrainingSpec.model_construct(
-        **{name: value for name, value in fields.items() if value is not None}
-    )
 
 
 def _missing(context: Setting) -> list[str]:

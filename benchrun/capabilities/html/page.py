@@ -3,7 +3,7 @@ and on paper.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from benchrun.show.model import ReportModel
@@ -60,20 +60,23 @@ def page(
     ``by`` framework or scaling: only that section, without the runs. Without
     ``history`` no plot over time.
     """
-    return visible(
-        "\n".join(
-            [
-                '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-                '<meta name="viewport" content="width=device-width, initial-scale=1">',
-                f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
-                f"<h1>{escape(title)}</h1>",
-                *([] if drawable() else [NO_PLOTS]),
-                *(part for lead in leads for part in _lead(lead)),
-                *_body(report, added, by, history=history),
-                "</main>\n</body>\n</html>\n",
-            ]
-        )
-    )
+    parts = [] if drawable() else [NO_PLOTS]
+    for lead in leads:
+        parts += _lead(lead)
+    return document(title, [*parts, *_body(report, added, by, history=history)])
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A whole file of these parts."""
+    lines = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
+        f"<h1>{escape(title)}</h1>",
+        *parts,
+        "</main>\n</body>\n</html>\n",
+    ]
+    return visible("\n".join(lines))
 
 
 ONLY = {"framework": "frameworks", "scaling": "scaling"}

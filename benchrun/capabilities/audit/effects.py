@@ -1,0 +1,454 @@
+"""Effects of kinds of job, days and nodes on the step time, from many jobs at once.
+
+The logarithm of a job's step time is the level of its kind, plus what its days add, plus
+what the slowest of its nodes adds, plus noise. Levels, days and nodes are fitted
+together, robustly: one odd job moves none of them.
+
+A node is accused where a run of its jobs is slower than chance explains. The limit is
+that of jobs whose residuals are shuffled: so often is the slowest node of a healthy fleet
+as slow. The worst node is accused first, its effect is fitted, and the others are looked
+at again, which clears those that only ran beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.measure.statistics import Floats, Ints, robust_deviation
+
+FALSE_ALARMS = (0.03, 0.01)
+"""Chance that the audit of a healthy fleet accuses any node of being slow up to its last
+job, and of having been slow for a while. The second has many more windows to be found in.
+"""
+LEAST = 0.01
+"""Slowness that matters: nodes and days below it are not named."""
+FEWEST_JOBS = 3
+"""Jobs that can accuse a node: one or two slow ones may have any reason."""
+FEWEST_OF_DAY = 10
+"""Jobs of a day that tell of the whole cluster."""
+DAY_PRIOR = 0.05
+"""Standard deviation of the days' effects that the fit assumes."""
+DAY_DEVIATIONS = 4.0
+BOUND, CLIP = 2.0, 4.0
+"""Deviations from which a job counts less for the fit, and no more for an accusation."""
+QUIETEST = 1e-3
+"""Least relative noise of a job: a model is never better."""
+PRIOR_JOBS = 10
+"""Jobs by which the noise of one kind leans on that of all."""
+SHUFFLES = 200
+SURE = 3.0
+"""Logarithm of the odds by which a node must explain slow jobs better than another that
+ran the same ones, and by which an end of its slowness must be seen.
+"""
+DRAWS = 1000
+SEED = 20240917
+Z90 = 1.645
+
+
+class Jobs(NamedTuple):
+    """The jobs that are compared, in the order of their start."""
+
+    log_time: Floats
+    """Logarithm of the step time."""
+    error: Floats
+    """Relative standard error of the step time, from the job's own steps."""
+    kind: Ints
+    """Number of its kind, from 0."""
+    days: Floats
+    """Share of its time on each day: a row a job."""
+    nodes: Sequence[Ints]
+    """Numbers of its nodes, from 0."""
+
+
+@dataclass
+class Spell:
+    """A node and the jobs in which it is slow."""
+
+    node: int
+    first: int
+    """Place of the first slow job among the node's jobs."""
+    last: int
+    effect: float = 0.0
+    """Logarithm of the factor on the step time."""
+    error: float = 0.0
+    odds: Floats = field(default_factory=lambda: np.zeros(1))
+    """Logarithm of the probability of each place for ``first``."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What the jobs show."""
+
+    level: Floats
+    """Of each job: the logarithm of the step time that the other jobs of its kind let
+    expect; NaN if there is no other.
+    """
+    level_error: Floats
+    """Its standard error for a new job, with the noise."""
+    levels: Floats
+    """Of each kind: the logarithm of its step time on a usual day."""
+    levels_error: Floats
+    day: Floats
+    """Of each day: what it adds; 0 unless it is slow."""
+    known_days: Ints
+    """Days whose effects were fitted: the first rows of ``covariance``."""
+    slow_by: Floats
+    """Of each job: what the slowest of its accused nodes adds."""
+    blamed: Ints
+    """Of each job: place of its slowest spell, or -1."""
+    spells: list[Spell]
+    covariance: NDArray[np.float64]
+    """Of the known days' effects and then of the spells'."""
+    node: Floats
+    """Of each node: what it adds, over all its jobs or those of its spell."""
+    node_error: Floats
+    rivals: list[tuple[int, int]]
+    """Pairs of nodes of which one is slow, and their jobs do not tell which."""
+
+
+class _Table:
+    """Which job ran on which node: one entry a job and node, sorted by node and start."""
+
+    def __init__(self, jobs: Jobs, nodes: int) -> None:
+        counts = [len(each) for each in jobs.nodes]
+        job = np.repeat(np.arange(len(counts)), counts)
+        node = np.concatenate([*jobs.nodes, np.zeros(0, np.int64)]).astype(np.int64)
+        order = np.lexsort((job, node))
+        self.job, self.node = job[order], node[order]
+        self.begin = np.searchsorted(self.node, np.arange(nodes))
+        self.end = np.searchsorted(self.node, np.arange(nodes), side="right")
+
+    def jobs_of(self, node: int) -> Ints:
+        """The jobs of a node."""
+        return self.job[self.begin[node] : self.end[node]]
+
+
+class _Windows:
+    """Runs of consecutive jobs of one node: of lengths that grow by half, and all that
+    last to its end.
+    """
+
+    def __init__(self, table: _Table, weight: Floats) -> None:
+        """``weight``: of each entry, the reciprocal of its standard deviation."""
+        count = len(table.job)
+        begins = [np.arange(count)]
+        ends = [table.end[table.node]]
+        length = FEWEST_JOBS
+        while length < (table.end - table.begin).max(initial=0):
+            begin = np.arange(count - length + 1)
+            inside = table.node[begin] == table.node[begin + length - 1]
+            begins.append(begin[inside])
+            ends.append(begin[inside] + length)
+            length = -(-3 * length // 2)
+        begin, end = np.concatenate(begins), np.concatenate(ends)
+        enough = end - begin >= FEWEST_JOBS
+        self.begin, self.end = begin[enough], end[enough]
+        self.node = table.node[self.begin]
+        self.passing = (self.end < table.end[self.node]).astype(int)
+        """1 for a window after which the node has other jobs."""
+        self.weight = weight
+        self.information = self.sums(weight**2)
+
+    def scores(self, clipped: Floats, spread: float = 0.0) -> Floats:
+        """Standard deviations by which the jobs of each window are slow. ``spread``: of
+        healthy nodes.
+        """
+        sums = self.sums(clipped * self.weight)
+        return sums / np.sqrt(self.information + (spread * self.information) ** 2)
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of each window."""
+        total = np.concatenate([[0.0], np.cumsum(values)])
+        return total[self.end] - total[self.begin]
+
+
+class _Fit:
+    """Levels, days and spells, fitted to all jobs."""
+
+    def __init__(self, jobs: Jobs, table: _Table) -> None:
+        self.jobs, self.table = jobs, table
+        count = len(jobs.kind)
+        self.kinds = int(jobs.kind.max(initial=-1)) + 1
+        self.size = np.bincount(jobs.kind, minlength=self.kinds)
+        self.by_kind = np.argsort(jobs.kind, kind="stable")
+        self.begins = np.searchsorted(jobs.kind[self.by_kind], np.arange(self.kinds))
+        self.known = np.flatnonzero(jobs.days.sum(axis=0) >= FEWEST_OF_DAY)
+        self.weight = np.ones(count)
+        self.spells: list[Spell] = []
+        self.blamed = np.full(count, -1)
+        self.slow_by = np.zeros(count)
+        middle = [np.median(jobs.log_time[jobs.kind == each]) for each in range(self.kinds)]
+        self.residual = jobs.log_time - np.array(middle)[jobs.kind]
+        self.deviation = self._deviation()
+        self.solve()
+
+    def solve(self) -> None:
+        """Fit everything anew: which spell a job's slowest node is depends on the fit."""
+        for _ in range(2):
+            self._blame()
+            for _ in range(4):
+                self._solve()
+        self.deviation = self._deviation()
+
+    def _blame(self) -> None:
+        """Give every job the slowest of its nodes' spells."""
+        self.blamed[:] = -1
+        self.slow_by[:] = 0.0
+        for place, spell in enumerate(self.spells):
+            jobs = self.table.jobs_of(spell.node)[spell.first : spell.last]
+            slowest = jobs[self.slow_by[jobs] < max(spell.effect, 1e-9)]
+            self.blamed[slowest] = place
+            self.slow_by[slowest] = spell.effect
+
+    def _solve(self) -> None:
+        """One weighted least-squares fit; jobs far off count less."""
+        off = np.abs(self.residual) / self.deviation
+        self.weight = np.minimum(1.0, BOUND / np.maximum(off, 1e-9)) / self.deviation**2
+        design = np.zeros((len(off), len(self.known) + len(self.spells)))
+        design[:, : len(self.known)] = self.jobs.days[:, self.known]
+        named = np.flatnonzero(self.blamed >= 0)
+        design[named, len(self.known) + self.blamed[named]] = 1.0
+        inside = design - self._means(design)[self.jobs.kind]
+        ridge = np.full(design.shape[1], 1e-9)
+        ridge[: len(self.known)] = DAY_PRIOR**-2
+        weighted = inside * self.weight[:, None]
+        self.normal = inside.T @ weighted + np.diag(ridge)
+        self.values = np.linalg.solve(self.normal, weighted.T @ self.jobs.log_time)
+        rest = self.jobs.log_time - design @ self.values
+        self.level = self._means(rest[:, None])[:, 0]
+        self.residual = rest - self.level[self.jobs.kind]
+        for place, spell in enumerate(self.spells):
+            spell.effect = max(float(self.values[len(self.known) + place]), 0.0)
+        self.slow_by[named] = [self.spells[place].effect for place in self.blamed[named]]
+
+    def _means(self, columns: Floats) -> Floats:
+        """Weighted mean of each column over the jobs of each kind."""
+        weight = self.weight[:, None]
+        sums = np.add.reduceat((columns * weight)[self.by_kind], self.begins)
+        return sums / np.add.reduceat(weight[self.by_kind], self.begins)
+
+    def _deviation(self) -> Floats:
+        """Standard deviation of each job: of its kind's runs, and of its own steps."""
+        several = self.size[self.jobs.kind] > 1
+        every = self._between(several) if several.any() else QUIETEST
+        own = np.empty(self.kinds)
+        for kind in range(self.kinds):
+            chosen = self.jobs.kind == kind
+            count = int(self.size[kind])
+            mine = self._between(chosen) * count / max(count - 1, 1)
+            own[kind] = (count * mine + PRIOR_JOBS * every) / (count + PRIOR_JOBS)
+        return np.sqrt(own[self.jobs.kind] + self.jobs.error**2)
+
+    def _between(self, chosen: NDArray[np.bool_]) -> float:
+        """Variance between jobs, without that of their own steps."""
+        inside = float(np.median(self.jobs.error[chosen] ** 2))
+        return max(robust_deviation(self.residual[chosen]) ** 2 - inside, QUIETEST**2)
+
+    def covariance(self) -> NDArray[np.float64]:
+        """Of the days' effects, each beside the mean of all days, and of the spells'."""
+        beside = np.eye(len(self.normal))
+        days = len(self.known)
+        beside[:days, :days] -= 1 / max(days, 1)
+        return np.asarray(beside @ np.linalg.inv(self.normal) @ beside.T)
+
+
+def fitted(jobs: Jobs, nodes: int) -> Effects:
+    """The effects of kinds, days and ``nodes`` nodes."""
+    if not len(jobs.kind):
+        no, none = np.zeros(0), np.zeros(0, np.int64)
+        days = np.zeros(jobs.days.shape[1])
+        return Effects(no, no, no, no, days, none, no, none, [], np.zeros((0, 0)), no, no, [])
+    table = _Table(jobs, nodes)
+    fit = _Fit(jobs, table)
+    rivals = _accuse(fit, table, nodes)
+    return _effects(fit, table, nodes, rivals)
+
+
+def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, int]]:
+    """Add spells to the ``fit`` until no node is slower than chance; returns nodes that
+    cannot be told apart.
+    """
+    rivals: dict[int, int] = {}
+    limits = np.full(2, np.inf)
+    while True:
+        windows = _Windows(table, 1 / fit.deviation[table.job])
+        clipped = np.clip(fit.residual / fit.deviation, -CLIP, CLIP)
+        scores = windows.scores(clipped[table.job], _spread(fit, table, nodes))
+        barred = [spell.node for spell in fit.spells] + [*rivals, *rivals.values()]
+        scores[np.isin(windows.node, barred)] = 0.0
+        scores[windows.sums((clipped > 1)[table.job]) < FEWEST_JOBS] = 0.0
+        if not (scores > limits[windows.passing]).any():
+            before, limits = limits, _limits(windows, table, clipped)
+            if (limits >= before).all() or not (scores > limits[windows.passing]).any():
+                break
+        best = int(np.argmax(np.where(scores > limits[windows.passing], scores, 0.0)))
+        rival = _rival(windows, table, scores, best)
+        node = int(windows.node[best])
+        if rival is None:
+            _add(fit, table, node)
+        else:
+            rivals[node] = rival
+    _clear(fit, table, nodes, float(limits[0]))
+    return list(rivals.items())
+
+
+def _limits(windows: _Windows, table: _Table, clipped: Floats) -> Floats:
+    """The scores that the slowest lasting and the slowest passing window of a healthy
+    fleet exceed with the chances FALSE_ALARMS: jobs are shuffled, and the largest scores
+    follow Gumbel's distribution.
+    """
+    rng = np.random.default_rng(SEED)
+    largest = np.zeros((SHUFFLES, 2))
+    lasting = windows.passing == 0
+    for row in largest:
+        scores = windows.scores(rng.permutation(clipped)[table.job])
+        row[:] = scores[lasting].max(initial=0.0), scores[~lasting].max(initial=0.0)
+    scale = largest.std(axis=0) * np.sqrt(6) / np.pi
+    chances = np.log(-np.log1p(-np.array(FALSE_ALARMS)))
+    limits: Floats = largest.mean(axis=0) - scale * (np.euler_gamma + chances)
+    return limits
+
+
+def _rival(windows: _Windows, table: _Table, scores: Floats, best: int) -> int | None:
+    """Another node that ran most of the jobs of the window ``best`` and explains them
+    nearly as well.
+    """
+    jobs = table.job[windows.begin[best] : windows.end[best]]
+    near = np.flatnonzero(scores**2 > scores[best] ** 2 - 2 * SURE)
+    for place in near[windows.node[near] != windows.node[best]]:
+        others = table.job[windows.begin[place] : windows.end[place]]
+        if 2 * len(np.intersect1d(jobs, others)) > len(jobs):
+            return int(windows.node[place])
+    return None
+
+
+def _spread(fit: _Fit, table: _Table, nodes: int) -> float:
+    """Standard deviation of the effects of healthy nodes."""
+    values, errors = _node_effects(fit, table, nodes)
+    known = np.isfinite(errors)
+    if known.sum() < FEWEST_OF_DAY:
+        return 0.0
+    variance = robust_deviation(values[known]) ** 2 - float(np.median(errors[known] ** 2))
+    return float(np.sqrt(max(variance, 0.0)))
+
+
+def _node_effects(fit: _Fit, table: _Table, nodes: int) -> tuple[Floats, Floats]:
+    """What each node adds over all its jobs beyond what is explained, and its standard
+    error; infinite for a node of which nothing is known.
+    """
+    kind = fit.jobs.kind[table.job]
+    _, pair, counts = np.unique(
+        table.node * fit.kinds + kind, return_inverse=True, return_counts=True
+    )
+    # A node that ran all jobs of a kind shows nothing: they have no other level.
+    others = 1 - counts[pair] / fit.size[kind]
+    weight = fit.weight[table.job]
+    sums = np.bincount(table.node, weight * fit.residual[table.job], nodes)
+    information = np.bincount(table.node, weight * others, nodes)
+    known = information > 1e-9
+    values = np.divide(sums, information, where=known, out=np.zeros(nodes))
+    errors = np.full(nodes, np.inf)
+    errors[known] = information[known] ** -0.5
+    return values, errors
+
+
+def _add(fit: _Fit, table: _Table, node: int) -> None:
+    """Give ``node`` a spell, and fit everything again."""
+    spell = Spell(node, 0, 0)
+    fit.spells.append(spell)
+    for _ in range(2):
+        _place(fit, table, len(fit.spells) - 1)
+        fit.solve()
+
+
+def _place(fit: _Fit, table: _Table, place: int) -> None:
+    """Find the jobs of a spell that explain most; all up to the node's last job unless
+    an end of its slowness is sure.
+    """
+    spell = fit.spells[place]
+    jobs = table.jobs_of(spell.node)
+    mine = fit.blamed[jobs] == place
+    residual = fit.residual[jobs] + np.where(mine, spell.effect, 0.0)
+    weight = np.where(mine | (fit.blamed[jobs] < 0), fit.weight[jobs], 0.0)
+    sums = np.concatenate([[0.0], np.cumsum(weight * residual)])
+    information = np.concatenate([[0.0], np.cumsum(weight)])
+    last = np.arange(FEWEST_JOBS, len(jobs) + 1)
+    gains = np.full((len(last), len(jobs)), -np.inf)
+    for row, end in enumerate(last):
+        begin = np.arange(end - FEWEST_JOBS + 1)
+        total = np.maximum(sums[end] - sums[begin], 0.0)
+        known = np.maximum(information[end] - information[begin], 1e-9)
+        gains[row, begin] = total**2 / (2 * known)
+    row = len(last) - 1
+    best = int(np.argmax(gains.max(axis=1)))
+    if gains[best].max() > gains[row].max() + SURE:
+        row = best
+    spell.last = int(last[row])
+    spell.first = int(np.argmax(gains[row]))
+    spell.odds = gains[row] - np.logaddexp.reduce(gains[row])
+    known = information[spell.last] - information[spell.first]
+    spell.effect = float((sums[spell.last] - sums[spell.first]) / max(known, 1e-9))
+
+
+def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
+    """Withdraw what does not stand once all other effects are fitted."""
+    while fit.spells:
+        variances = np.diag(fit.covariance())[len(fit.known) :]
+        spread = _spread(fit, table, nodes)
+        for spell, variance in zip(fit.spells, variances, strict=True):
+            spell.error = float(np.sqrt(variance))
+        scores = [each.effect / np.hypot(each.error, spread) for each in fit.spells]
+        weak = [each.effect < LEAST for each in fit.spells]
+        worst = int(np.argmin(np.where(weak, 0.0, scores)))
+        if scores[worst] > limit and not weak[worst]:
+            return
+        del fit.spells[worst]
+        fit.solve()
+
+
+def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, int]]) -> Effects:
+    jobs = fit.jobs
+    covariance = fit.covariance()
+    day, middle = _days(fit, covariance)
+    total = np.bincount(jobs.kind, fit.weight, fit.kinds)[jobs.kind]
+    others = total - fit.weight
+    alone = others <= 1e-9 * total
+    others[alone] = np.nan
+    level = fit.level[jobs.kind] + middle - fit.residual * fit.weight / others
+    node, node_error = _node_effects(fit, table, nodes)
+    for spell in fit.spells:
+        node[spell.node], node_error[spell.node] = spell.effect, spell.error
+    return Effects(
+        level=level,
+        levels=fit.level + middle,
+        levels_error=np.bincount(jobs.kind, fit.weight, fit.kinds) ** -0.5,
+        level_error=np.sqrt(fit.deviation**2 + 1 / others),
+        day=day,
+        known_days=fit.known,
+        slow_by=fit.slow_by,
+        blamed=fit.blamed,
+        spells=fit.spells,
+        covariance=covariance,
+        node=node,
+        node_error=node_error,
+        rivals=rivals,
+    )
+
+
+def _days(fit: _Fit, covariance: NDArray[np.float64]) -> tuple[Floats, float]:
+    """What each day adds to a usual one, 0 unless it is slow; and the effect of a usual
+    day.
+    """
+    day = np.zeros(fit.jobs.days.shape[1])
+    if len(fit.known) < FEWEST_JOBS:
+        return day, 0.0
+    values = fit.values[: len(fit.known)]
+    middle = float(np.median(values))
+    above = values - middle
+    error = np.sqrt(np.diag(covariance)[: len(fit.known)] + robust_deviation(values) ** 2)
+    slow = (above > LEAST) & (above > DAY_DEVIATIONS * error)
+    day[fit.known[slow]] = above[slow]
+    return day, middle

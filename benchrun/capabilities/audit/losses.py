@@ -1,0 +1,63 @@
+"""GPU-hours that jobs lost: to nodes and days, as fitted, with intervals; to failures, job
+by job.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchrun.measure.statistics import Floats
+
+from .effects import Z90, Effects, Jobs
+from .model import Range
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """What slow nodes and days cost."""
+
+    fault: Floats
+    """GPU-hours of each job."""
+    day: Floats
+    total_fault: Range
+    total_day: Range
+
+
+def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
+    """The part of ``hours``, each job's GPU-hours in steps that count, that slow nodes
+    and days took.
+    """
+    days = jobs.days @ effects.day
+    both = np.maximum(effects.slow_by + days, 1e-12)
+    lost = -hours * np.expm1(-both)
+    fault, day = lost * effects.slow_by / both, lost * days / both
+    known = len(effects.known_days)
+    kept = hours * np.exp(-both)
+    is_slow = effects.day[effects.known_days] > 0
+    by_day = kept @ jobs.days[:, effects.known_days] * is_slow
+    by_spell = np.zeros(len(effects.spells))
+    shifted = 0.0
+    for place, spell in enumerate(effects.spells):
+        by_spell[place] = kept[effects.blamed == place].sum()
+        shifted += _shift(jobs, effects, place, hours) * np.expm1(-spell.effect) ** 2
+    covariance = effects.covariance
+    of_days = by_day @ covariance[:known, :known] @ by_day
+    of_spells = by_spell @ covariance[known:, known:] @ by_spell + shifted
+    return Slowed(fault, day, _range(fault.sum(), of_spells), _range(day.sum(), of_days))
+
+
+def _shift(jobs: Jobs, effects: Effects, place: int, hours: Floats) -> float:
+    """Variance of the hours of a spell, because its first job is not sure."""
+    spell = effects.spells[place]
+    mine = [job for job, nodes in enumerate(jobs.nodes) if spell.node in nodes]
+    own = np.isin(effects.blamed[mine], (-1, place))
+    after = np.cumsum((hours[mine] * own)[: spell.last][::-1])[::-1]
+    chances = np.exp(spell.odds[: len(after)])
+    chances = chances / chances.sum()
+    middle = float(chances @ after)
+    return float(chances @ (after - middle) ** 2)
+
+
+def _range(value: float, variance: float) -> Range:
+    half = Z90 * float(np.sqrt(max(variance, 0.0)))
+    return Range(median=value, low=max(value - half, 0.0), high=value + half)

@@ -1,0 +1,371 @@
+"""Logs of jobs -> what the audit needs of each, in as many processes as pay."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchrun.errors import BenchrunError, UserError
+from benchrun.frameworks.logs import parse_logs
+from benchrun.logs import Log
+from benchrun.logs.inputs import STDIN, SUFFIXES, LogFile, chunks, logs_in
+from benchrun.logs.kinds import kind_of
+from benchrun.logs.stamps import CHECKPOINT
+from benchrun.measure.problems import fatal_problem
+from benchrun.measure.rows import CompletedRows, completed_rows
+from benchrun.measure.setting import Setting, setting_of, setting_of_log
+from benchrun.measure.statistics import NORMAL_95, Floats, Ints, confidence_interval, warmup_rows
+from benchrun.measure.training import updates
+from benchrun.rundir.folder import RunDir
+from benchrun.vocabulary import DEGREES
+
+from .accounting import expanded
+
+MANY = 64
+"""Groups of logs from which on several processes read them."""
+TOGETHER = 100
+"""Logs without a job's id in one folder up to which it is looked for files of one run."""
+LOOK = 1 << 16
+"""Bytes at both ends of a log that are searched for the job's id."""
+_IDS = re.compile(
+    rb"(?:SLURM_(?:ARRAY_)?JOB_?ID|\bJob ?I[dD]|\bjob id)\W{1,4}(\d+(?:_\d+)?)\b"
+    rb"|\*\*\* (?:JOB|STEP) (\d+)|\bStepId=(\d+)|srun: job (\d+) |Submitted batch job (\d+)"
+)
+_TASK = re.compile(rb"SLURM_ARRAY_TASK_ID\W{1,4}(\d+)")
+_NODES = re.compile(rb"SLURM_(?:JOB_)?NODELIST\W{1,3}([\w.\-]+(?:\[[\d,\-]+\][\w.\-]*)?)")
+_NUMBER = re.compile(r"\d+(?:[_.\-]\d+)?")
+_NAMED = re.compile(r"(?i)(?:slurm|job|jobid|id)[-_.]?(\d+(?:_\d+)?)|[-_.]o?(\d{5,}(?:_\d+)?)$")
+"""A job's id in a name, where no accounting tells which numbers are ids."""
+NOT_ENDED = frozenset({"second_training", "two_jobs", "contradictory_result"})
+"""Fatal problems of a log that end no job."""
+LONGEST = 120
+"""Letters of a problem that evidence quotes."""
+MOST_BETWEEN = 1000
+"""Steps from one row to the next that a program may leave out."""
+_EVIDENCE = frozenset({"hardware", "resource", "failure", "remote", "fault", "peer", "exit"})
+"""Roles of problems that end a job."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the logs of one job say."""
+
+    log: str
+    framework: str
+    setting: Setting
+    facts: Mapping[str, Any]
+    """Other facts that make jobs differ: version, layout, micro-batch, options."""
+    step: Ints
+    """Numbers of the steps that count."""
+    seconds: Floats
+    """Seconds that each row of them stands for."""
+    step_time_s: float | None
+    error: float
+    """Relative standard error of the step time."""
+    repeated_s: float
+    """Time of steps that were made again later."""
+    checkpoint_s: float
+    """Time in which steps waited for checkpoints."""
+    restart_s: float
+    """Time between the last step before a restart and the first after it; NaN if the
+    log has no dates.
+    """
+    restarts: int
+    saved: int | None
+    """The last step whose checkpoint was written."""
+    complete: bool | None
+    problem: str | None
+    """The reason why the job ended, if its log has one."""
+    began: float | None
+    """Date of the first step, in s since 1970."""
+    job_id: str | None = None
+    nodes: tuple[str, ...] = ()
+    name: str = ""
+    """What the file's name says of the workload."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read together."""
+
+    files: tuple[Path, ...]
+    job_id: str | None = None
+    nodes: str = ""
+    run: Path | None = None
+
+
+def read_folders(
+    folders: Sequence[Path], known: Mapping[str, Any], sacct: Path | None = None
+) -> tuple[list[Reading], list[tuple[str, str]]]:
+    """The jobs whose logs lie in ``folders``, and each file that is not read, with the
+    reason. ``known``: ids of jobs in the accounting, the file ``sacct``.
+    """
+    sources, not_read = _sources(folders, sacct)
+    groups = _groups(sources, folders, known)
+    if len(groups) < MANY:
+        parts = [*map(_read, groups)]
+    else:
+        with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            parts = [*pool.map(_read, groups, chunksize=16)]
+    readings: dict[object, Reading] = {}
+    for found, reasons in parts:
+        not_read += reasons
+        for each in found:
+            same = (each.framework, each.step.tobytes(), each.seconds.tobytes())
+            first = readings.setdefault(same, each)
+            if first is not each:
+                not_read.append((each.log, f"the same steps as {first.log}: a copy"))
+    return [*readings.values()], not_read
+
+
+def _sources(
+    folders: Sequence[Path], sacct: Path | None
+) -> tuple[list[LogFile], list[tuple[str, str]]]:
+    """The logs in all folders, and every other file there but ``sacct``, with the
+    reason.
+    """
+    sources: dict[Path, LogFile] = {}
+    not_read = []
+    for folder in folders:
+        if folder == STDIN or not folder.exists():
+            raise UserError("no such folder", where=str(folder))
+        try:
+            for source in logs_in([folder]):
+                if sacct is None or not source.file.samefile(sacct):
+                    sources.setdefault(source.file, source)
+        except UserError as error:
+            not_read.append((str(folder), error.message))
+        runs = {source.run for source in sources.values()}
+        for file in sorted(folder.rglob("*")):
+            hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+            if hidden or not file.is_file() or file in sources or runs & {*file.parents}:
+                continue
+            if sacct is not None and file.samefile(sacct):
+                continue
+            endings = " ".join(sorted(SUFFIXES))
+            not_read.append((str(file), f"no log by its name: logs end in {endings}"))
+    return [*sources.values()], not_read
+
+
+def _groups(
+    sources: Sequence[LogFile], folders: Sequence[Path], known: Mapping[str, Any]
+) -> list[Group]:
+    """The files of each job; those without an id by folder, where grouping decides."""
+    jobs: dict[str, list[Path]] = {}
+    nodes: dict[str, str] = {}
+    runs: dict[Path, list[Path]] = {}
+    others: dict[Path, list[Path]] = {}
+    for source in sources:
+        if source.run is not None:
+            runs.setdefault(source.run, []).append(source.file)
+            continue
+        ids, listed = _stated(source.file)
+        job_id = _id_of(source.file, ids, folders, known)
+        if job_id is None:
+            others.setdefault(source.file.parent, []).append(source.file)
+        else:
+            jobs.setdefault(job_id, []).append(source.file)
+            nodes[job_id] = nodes.get(job_id) or listed
+    groups = [Group(tuple(files), name, nodes[name]) for name, files in jobs.items()]
+    groups += [Group(tuple(files), run=run) for run, files in runs.items()]
+    for files in others.values():
+        if len(files) <= TOGETHER:
+            groups.append(Group(tuple(files)))
+            continue
+        stems: dict[str, list[Path]] = {}
+        for file in files:
+            stems.setdefault(file.name.partition(".")[0], []).append(file)
+        groups += [Group(tuple(each)) for each in stems.values()]
+    return groups
+
+
+def _stated(file: Path) -> tuple[list[str], str]:
+    """Ids of a job, and its list of nodes, that stand in the log itself."""
+    try:
+        text = next(iter(chunks(file)))[:LOOK]
+        with file.open("rb") as opened:
+            opened.seek(max(file.stat().st_size - LOOK // 4, 0))
+            text += opened.read()
+    except (BenchrunError, OSError):
+        return [], ""
+    ids = []
+    task = _TASK.search(text)
+    for groups in _IDS.findall(text):
+        ids += [each.decode() for each in groups if each]
+    if ids and task:
+        ids.insert(0, f"{ids[0]}_{task[1].decode()}")
+    listed = _NODES.search(text)
+    return ids, listed[1].decode() if listed else ""
+
+
+def _id_of(
+    file: Path, stated: Sequence[str], folders: Sequence[Path], known: Mapping[str, Any]
+) -> str | None:
+    """The id of a log's job: one that the accounting has, from the log, its name or its
+    folders' names, the nearest first.
+    """
+    names = [file.name]
+    for folder in file.parents:
+        if folder in folders:
+            break
+        names.append(folder.name)
+    candidates = [*stated]
+    for name in names:
+        for number in reversed(_NUMBER.findall(name)):
+            whole = re.sub(r"[.\-]", "_", number)
+            candidates += [whole, *reversed(whole.split("_"))]
+    for each in candidates:
+        if each in known:
+            return each
+    if stated:
+        return stated[0]
+    for name in names:
+        stem = name.partition(".")[0] if name == file.name else name
+        if (match := _NAMED.search(stem)) and not re.match(r"(19|20)\d{6}$", match[2] or ""):
+            return match[1] or match[2]
+    return None
+
+
+def _read(group: Group) -> tuple[list[Reading], list[tuple[str, str]]]:
+    """Read the files of one group: its jobs, and the files that give none."""
+    given, job_id = Setting(), group.job_id
+    try:
+        if group.run is not None:
+            run = RunDir(group.run)
+            given, job_id = setting_of(run.spec), run.job_id
+        logs, left_out = parse_logs(*group.files)
+    except BenchrunError as error:
+        if len(group.files) == 1:
+            return [], [(str(group.files[0]), str(error.message))]
+        return _each(group)
+    reasons = [(str(file), "belongs to several runs of its folder") for file in left_out]
+    readings = []
+    for log in logs:
+        if not len(log.steps) or not log.framework:
+            reasons += [(name, _no_steps(log)) for name in _files(log, group)]
+            continue
+        try:
+            readings.append(reading_of(log, given))
+        except BenchrunError as error:
+            reasons.append((log.file, error.message))
+    if job_id is None:
+        return readings, reasons
+    return [replace(each, job_id=job_id, nodes=tuple(_listed(group))) for each in readings], reasons
+
+
+def _each(group: Group) -> tuple[list[Reading], list[tuple[str, str]]]:
+    """Read the files of a group one by one, because one of them cannot be read."""
+    readings, reasons = [], []
+    for file in group.files:
+        found, why = _read(replace(group, files=(file,)))
+        readings += found
+        reasons += why
+    return readings, reasons
+
+
+def _listed(group: Group) -> Iterator[str]:
+    """The nodes that a log names; none if the list is damaged."""
+    try:
+        return iter([*expanded(group.nodes, str(group.files[0]))])
+    except UserError:
+        return iter(())
+
+
+def _files(log: Log, group: Group) -> list[str]:
+    """Names of the files of a log."""
+    names = [str(file) for file in group.files if str(file) in log.file]
+    return names or [log.file]
+
+
+def _no_steps(log: Log) -> str:
+    """The reason why a log gives no training step."""
+    if log.served:
+        return "results of a server, no training"
+    problem = _ending(log)
+    return f"no training step: {problem}" if problem else "no training step of any known framework"
+
+
+def _ending(log: Log) -> str | None:
+    """The problem that ended the job of a log."""
+    fatal = fatal_problem(log, log.problems, log.planned_steps, updates(log)[2])
+    if fatal is None or fatal.kind in NOT_ENDED or kind_of(fatal.kind).role not in _EVIDENCE:
+        return None
+    return f"{fatal.kind}: {fatal.detail}"[:LONGEST]
+
+
+def reading_of(log: Log, given: Setting) -> Reading:
+    """What one log says; ``given`` completes what it states."""
+    setting = setting_of_log(log, given)
+    rows = completed_rows(log, setting)
+    step_s, error = _step_time(log, rows)
+    seconds = rows.step_time_s * rows.interval
+    usual = (step_s or 0.0) * rows.interval
+    checkpoint_s = 0.0
+    for number, work in log.other_work.items():
+        if CHECKPOINT in work:
+            excess = (seconds - usual)[rows.step == number]
+            checkpoint_s += float(np.nansum(np.maximum(excess, 0.0)))
+    seconds = np.where(np.isnan(seconds) | rows.other_work, usual, seconds)
+    restart_s = 0.0
+    saved = None
+    for pause in log.pauses:
+        if pause.work == "restart":
+            restart_s += pause.seconds
+        elif pause.work == CHECKPOINT:
+            saved = max(saved or 0, pause.after)
+            checkpoint_s += float(np.nan_to_num(pause.seconds))
+    again = int(log.steps.column("interval").sum() - rows.interval.sum())
+    known = log.planned_steps is not None or log.ended or log.unfinished
+    names = ("framework_version", "mbs", *DEGREES, "num_layers", "hidden_size")
+    facts = {name: getattr(log.facts, name) for name in names}
+    options = log.facts.options or {}
+    used = sorted((name, options[name]) for name in log.facts.used)
+    return Reading(
+        log=log.file,
+        framework=log.framework,
+        setting=setting,
+        facts={**facts, "options": tuple(used), "average": log.only_average},
+        step=rows.step,
+        seconds=seconds * _not_printed(rows),
+        step_time_s=step_s,
+        error=error,
+        repeated_s=again * (step_s or 0.0),
+        checkpoint_s=checkpoint_s,
+        restart_s=restart_s,
+        restarts=max(log.segments - 1, 0),
+        saved=saved,
+        complete=log.complete(log.planned_steps) if known else None,
+        problem=_ending(log),
+        began=log.began,
+        name=re.sub(r"[-_.]?\d{3,}", "", Path(log.file.partition(",")[0]).name.partition(".")[0]),
+    )
+
+
+def _step_time(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
+    """Median step time after the warm-up and its relative standard error; None for a log
+    without times, and of two jobs.
+    """
+    count = len(rows.step)
+    inside = rows.measured(np.arange(count) >= warmup_rows(count))
+    times = inside.step_time_s[~np.isnan(inside.step_time_s)]
+    if not len(times) or any(problem.kind == "two_jobs" for problem in log.problems):
+        return None, 0.0
+    middle = float(np.mean(times) if log.whole_seconds else np.median(times))
+    interval = confidence_interval(times)
+    if interval is None:
+        return middle, 0.0
+    return middle, (interval.high - interval.low) / (2 * NORMAL_95 * middle)
+
+
+def _not_printed(rows: CompletedRows) -> float:
+    """Factor by which there are more steps than the rows stand for, because a program
+    prints every tenth.
+    """
+    if len(rows.step) < 2 or np.median(np.diff(rows.step)) > MOST_BETWEEN:
+        return 1.0  # the number is a count of tokens
+    return max(float(np.ptp(rows.step) + 1) / float(rows.interval.sum()), 1.0)

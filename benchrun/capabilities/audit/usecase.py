@@ -1,0 +1,353 @@
+"""Folders of logs and the accounting -> the audit."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchrun.measure.statistics import Floats
+
+from .accounting import allocations
+from .effects import LEAST, Z90, Effects, Jobs, fitted
+from .entry import Entry, date_text, entry_of
+from .failures import Failure, failed, failure_of
+from .kinds import Kind, predicted
+from .losses import Slowed, slowed
+from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, TotalLost
+from .reading import read_folders
+
+DAY_S = 86_400.0
+FEWEST_OF_KIND = 3
+"""Jobs of a layout that show how fast it is."""
+
+
+def audit_folders(
+    folders: Sequence[Path], sacct: Path | None = None, price: float | None = None
+) -> Audit:
+    """Audit the jobs whose logs lie in ``folders``; ``sacct``: a file that it printed;
+    ``price``: of a GPU-hour.
+
+    UserError for a folder that is not there and for a damaged file of the accounting.
+    """
+    rows, left_out = allocations(sacct) if sacct else ({}, [])
+    readings, not_read = read_folders(folders, rows, sacct)
+    entries = []
+    seen = set()
+    for reading in sorted(readings, key=lambda each: -float(each.seconds.sum())):
+        known = rows.get(reading.job_id or "", ())
+        first = reading.job_id not in seen  # a second training of one job has no time of its own
+        entries.append(entry_of(reading, known if first else ()))
+        seen.add(reading.job_id)
+    entries += [entry_of(None, each) for name, each in rows.items() if name not in seen]
+    entries.sort(key=lambda each: (each.start is None, each.start or 0.0, each.name))
+    return _audit(entries, [*left_out, *not_read], price)
+
+
+class _Compared:
+    """The jobs of which another of the same kind ran here, as numbers."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        timed = [index for index, each in enumerate(entries) if _step_time(each)]
+        counts = Counter(entries[index].kind for index in timed)
+        self.places = [index for index in timed if counts[entries[index].kind] > 1]
+        chosen = [entries[index] for index in self.places]
+        self.names = sorted({name for each in chosen for name in each.nodes})
+        self.kinds = list(dict.fromkeys(each.kind for each in chosen))
+        number = {name: index for index, name in enumerate(self.names)}
+        kinds = {kind: index for index, kind in enumerate(self.kinds)}
+        nodes = [np.array(sorted(number[name] for name in set(each.nodes))) for each in chosen]
+        starts = [each.start for each in chosen if each.start is not None]
+        self.first_day = int(min(starts, default=0.0) // DAY_S)
+        readings = [each.reading for each in chosen if each.reading]
+        self.jobs = Jobs(
+            log_time=np.log([each.step_time_s or np.nan for each in readings]),
+            error=np.array([each.error for each in readings]),
+            kind=np.array([kinds[each.kind] for each in chosen], dtype=np.int64),
+            days=self._days(chosen),
+            nodes=nodes,
+        )
+        self.effects = fitted(self.jobs, len(self.names))
+
+    def _days(self, chosen: Sequence[Entry]) -> Floats:
+        """Share of each job's time on each day."""
+        ends = [each.end or each.start or 0.0 for each in chosen if each.start is not None]
+        count = int(max(ends, default=0.0) // DAY_S) - self.first_day + 1 if ends else 0
+        shares = np.zeros((len(chosen), count))
+        for row, each in enumerate(chosen):
+            if each.start is None:
+                continue
+            end = max(each.end or each.start, each.start + 1.0)
+            begin = (each.start / DAY_S - self.first_day) - np.arange(count)
+            until = (end / DAY_S - self.first_day) - np.arange(count)
+            inside = np.clip(until, 0, 1) - np.clip(begin, 0, 1)
+            shares[row] = inside / max(inside.sum(), 1e-12)
+        return shares
+
+
+def _step_time(entry: Entry) -> float | None:
+    return entry.reading.step_time_s if entry.reading else None
+
+
+def _audit(
+    entries: Sequence[Entry], not_read: Sequence[tuple[str, str]], price: float | None
+) -> Audit:
+    compared = _Compared(entries)
+    failures = _failures(entries)
+    hours = np.array([_kept_hours(entries[at], failures[at]) for at in compared.places])
+    lost = slowed(compared.jobs, compared.effects, hours)
+    choices = _choices(compared)
+    place = {at: row for row, at in enumerate(compared.places)}
+    guesses: dict[Kind | None, Expected | None] = {}
+    jobs = []
+    for at, entry in enumerate(entries):
+        row = place.get(at)
+        expected, losses, evidence = None, Lost(failure=failures[at].gpu_hours), []
+        if row is None:
+            if entry.kind not in guesses:
+                guesses[entry.kind] = _guess(entry)
+            expected = guesses[entry.kind]
+        else:
+            expected = _expected(compared.effects, row)
+            kept = hours[row] - lost.fault[row] - lost.day[row]
+            behind, words = choices.get(int(compared.jobs.kind[row]), (0.0, ""))
+            losses = Lost(
+                fault=float(lost.fault[row]),
+                day=float(lost.day[row]),
+                failure=failures[at].gpu_hours,
+                choice=float(-kept * np.expm1(-behind)),
+            )
+            evidence += _reasons(compared, row, entry, words)
+        jobs.append(_job(entry, expected, losses, [failures[at].evidence, *evidence]))
+    return Audit(
+        jobs=tuple(jobs),
+        nodes=tuple(_nodes(compared, entries)),
+        slow_days=_slow_days(compared),
+        undecided=_undecided(compared),
+        total=_total(jobs, lost, price),
+        not_read=tuple(NotRead(log=log, why=why) for log, why in not_read),
+    )
+
+
+def _failures(entries: Sequence[Entry]) -> list[Failure]:
+    """What failures cost each job."""
+    idle: dict[Kind | None, list[float]] = defaultdict(list)
+    later: dict[object, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        reading = entry.reading
+        if reading is None:
+            continue
+        if entry.seconds and not failed(entry) and not reading.restarts:
+            idle[entry.kind].append(entry.seconds - entry.steps_s)
+        later[_line(entry)].append(entry)
+    every = [seconds for each in idle.values() for seconds in each]
+    found = []
+    for entry in entries:
+        usual_s = float(np.median(idle.get(entry.kind) or every or [0.0]))
+        line = later[_line(entry)]
+        after = line[line.index(entry) + 1 :] if entry in line else []
+        found.append(failure_of(entry, after, max(usual_s, 0.0)))
+    return found
+
+
+def _line(entry: Entry) -> object:
+    """What jobs have in common that go on with one training."""
+    name = entry.rows[-1].name if entry.rows else entry.reading and entry.reading.name
+    return entry.kind, name
+
+
+def _kept_hours(entry: Entry, failure: Failure) -> float:
+    return failure.kept_s * (entry.num_gpus or 0) / 3600
+
+
+def _guess(entry: Entry) -> Expected | None:
+    """The step time of a job without another of its kind."""
+    if entry.reading is None or entry.reading.step_time_s is None:
+        return None
+    return predicted(entry.reading, entry.setting)
+
+
+def _expected(effects: Effects, row: int) -> Expected | None:
+    level, error = effects.level[row], effects.level_error[row]
+    if np.isnan(level):
+        return None
+    low, middle, high = np.exp(level + error * np.array([-Z90, 0.0, Z90])).tolist()
+    return Expected(median=middle, low=low, high=high, source="other jobs of this cluster")
+
+
+def _choices(compared: _Compared) -> dict[int, tuple[float, str]]:
+    """Of each kind that another layout or software beats at the same work: by how much,
+    as a logarithm, and which one.
+    """
+    kind, effects = compared.jobs.kind, compared.effects
+    alike: dict[object, list[int]] = defaultdict(list)
+    for number, each in enumerate(compared.kinds):
+        if each is not None and not each.unknown and (kind == number).sum() >= FEWEST_OF_KIND:
+            alike[each.work].append(number)
+    behind = {}
+    for numbers in alike.values():
+        levels = {number: effects.levels[number] for number in numbers}
+        best = min(numbers, key=lambda number: levels[number])
+        for number in numbers:
+            apart = levels[number] - levels[best]
+            error = np.hypot(effects.levels_error[number], effects.levels_error[best])
+            if apart > max(LEAST, 2 * Z90 * error):
+                words = _other_way(compared.kinds[number], compared.kinds[best])
+                behind[number] = float(apart), f"{np.exp(apart):.3f} times as long as {words}"
+    return behind
+
+
+def _other_way(one: Kind | None, other: Kind | None) -> str:
+    """What the ``other`` kind of the same work does in another way."""
+    if one is None or other is None:
+        return ""
+    mine = dict(one.way)
+    words = []
+    for name, value in other.way:
+        if mine.get(name) != value:
+            words.append(f"{name.replace('_', ' ')} {value} (here {mine.get(name)})")
+    return "the same work with " + ", ".join(words)
+
+
+def _reasons(compared: _Compared, row: int, entry: Entry, choice: str) -> list[str]:
+    """What a job was compared with, and what made it slow."""
+    effects = compared.effects
+    place = int(effects.blamed[row])
+    reasons = []
+    if place >= 0:
+        spell = effects.spells[place]
+        name = compared.names[spell.node]
+        reasons.append(f"{name} makes a step {100 * np.expm1(spell.effect):.1f} % longer")
+    day = float(compared.jobs.days[row] @ effects.day)
+    if day > LEAST:
+        reasons.append(f"all jobs of the day are {100 * np.expm1(day):.1f} % slower")
+    if choice:
+        reasons.append(choice)
+    others = int((compared.jobs.kind == compared.jobs.kind[row]).sum()) - 1
+    reasons.append(f"compared with {others} other job{'s' * (others != 1)} of its kind")
+    if entry.kind and entry.kind.unknown:
+        names = ", ".join(name.replace("_", " ") for name in entry.kind.unknown)
+        reasons.append(f"of the same name, because the logs do not state {names}")
+    return reasons
+
+
+def _job(entry: Entry, expected: Expected | None, lost: Lost, evidence: Sequence[str]) -> Job:
+    reading = entry.reading
+    shares = {
+        "slow_node": lost.fault,
+        "slow_day": lost.day,
+        "failure": lost.failure,
+        "choice": lost.choice,
+    }
+    cause = max(shares, key=lambda name: shares[name])
+    words = [each for each in evidence if each]
+    if expected and expected.source == "prediction":
+        words.append("no other job of its kind ran here")
+    return Job.model_validate(
+        {
+            "job_id": entry.job_id,
+            "log": reading.log if reading else None,
+            "framework": reading.framework if reading else None,
+            "model": entry.kind.model if entry.kind else None,
+            "gpu": entry.setting.gpu,
+            "precision": entry.setting.precision,
+            "num_gpus": entry.num_gpus,
+            "nodes": entry.nodes,
+            "start": date_text(entry.start),
+            "end": date_text(entry.end),
+            "state": entry.state,
+            "gpu_hours": entry.gpu_hours,
+            "step_time_s": reading.step_time_s if reading else None,
+            "expected_s": expected,
+            "lost_gpu_hours": lost,
+            "cause": cause if shares[cause] > 0 else None,
+            "evidence": "; ".join(words) or "no other job of its kind ran here",
+        }
+    )
+
+
+def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
+    """Every node, the slowest accused one first."""
+    effects, jobs = compared.effects, compared.jobs
+    own: list[list[int]] = [[] for _ in compared.names]
+    for job, nodes in enumerate(jobs.nodes):
+        for node in nodes:
+            own[node].append(job)
+    spells = {spell.node: spell for spell in effects.spells}
+    found = []
+    for number, name in enumerate(compared.names):
+        mine, since, until = own[number], None, None
+        spell = spells.get(number)
+        if spell:
+            dates = [date_text(entries[compared.places[job]].start) for job in mine]
+            since = dates[spell.first]
+            until = dates[spell.last] if spell.last < len(mine) else None
+            mine = mine[spell.first : spell.last]
+        slower_by = _slower(effects.node[number], effects.node_error[number])
+        found.append(
+            Node(
+                node=name,
+                jobs=len(mine),
+                slower_by=slower_by,
+                since=since,
+                until=until,
+                accused=spell is not None,
+            )
+        )
+    others = {name for each in entries for name in each.nodes} - set(compared.names)
+    found += [Node(node=name, jobs=0, slower_by=None, since=None, accused=False) for name in others]
+    return sorted(found, key=_order)
+
+
+def _order(node: Node) -> tuple[bool, float, str]:
+    slow = node.slower_by.median if node.slower_by else 0.0
+    return not node.accused, -slow if node.accused else 0.0, node.node
+
+
+def _slower(effect: float, error: float) -> Range | None:
+    """A relative slowness of its logarithm."""
+    if not np.isfinite(error):
+        return None
+    low, middle, high = np.expm1(effect + error * np.array([-Z90, 0.0, Z90])).tolist()
+    return Range(median=middle, low=low, high=high)
+
+
+def _slow_days(compared: _Compared) -> dict[str, Range]:
+    effects = compared.effects
+    days = {}
+    for place, day in enumerate(effects.known_days):
+        slow = _slower(effects.day[day], float(np.sqrt(effects.covariance[place, place])))
+        if effects.day[day] > 0 and slow:
+            date = date_text((compared.first_day + int(day)) * DAY_S) or ""
+            days[date.partition("T")[0]] = slow
+    return days
+
+
+def _undecided(compared: _Compared) -> list[tuple[str, ...]]:
+    pairs = []
+    for pair in compared.effects.rivals:
+        pairs.append(tuple(sorted(compared.names[node] for node in pair)))
+    return pairs
+
+
+def _total(jobs: Sequence[Job], lost: Slowed, price: float | None) -> Total:
+    gone = TotalLost(
+        fault=lost.total_fault,
+        day=lost.total_day,
+        failure=sum(each.lost_gpu_hours.failure for each in jobs),
+        choice=sum(each.lost_gpu_hours.choice for each in jobs),
+    )
+    money = None
+    if price is not None:
+        money = TotalLost(
+            fault=_times(gone.fault, price),
+            day=_times(gone.day, price),
+            failure=gone.failure * price,
+            choice=gone.choice * price,
+        )
+    hours = sum(each.gpu_hours or 0.0 for each in jobs)
+    return Total(jobs=len(jobs), gpu_hours=hours, lost_gpu_hours=gone, lost_money=money)
+
+
+def _times(value: Range, price: float) -> Range:
+    return Range(median=value.median * price, low=value.low * price, high=value.high * price)

@@ -1,0 +1,126 @@
+"""A cluster's month: logs of jobs and what sacct would print, with planted faults and their cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+
+HEADER = """\
+using world size: {gpus}, data-parallel size: {dp}, tensor-model-parallel size: {tp}, pipeline-model-parallel size: 1
+------------------------ arguments ------------------------
+  bf16 ............................................ {bf16}
+  ffn_hidden_size ................................. {ffn}
+  fp16 ............................................ {fp16}
+  global_batch_size ............................... {gbs}
+  hidden_size ..................................... {hidden}
+  micro_batch_size ................................ 1
+  num_attention_heads ............................. {heads}
+  num_layers ...................................... {layers}
+  padded_vocab_size ............................... 50304
+  pipeline_model_parallel_size .................... 1
+  seq_length ...................................... 4096
+  swiglu .......................................... False
+  tensor_model_parallel_size ...................... {tp}
+  train_iters ..................................... {steps}
+  world_size ...................................... {gpus}
+-------------------- end of arguments ---------------------
+"""
+STEP = (
+    " [{date}] iteration {step:8d}/{steps:8d} | consumed samples: {samples:12d} | "
+    "elapsed time per iteration (ms): {ms:.1f} | global batch size: {gbs:5d} | lm loss: {loss:.6E} | "
+    "grad norm: 1.000 | number of skipped iterations: 0 | number of nan iterations: 0 |\n"
+)
+BEGIN = datetime(2026, 3, 1, tzinfo=timezone.utc)
+CRASH = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+START_UP_S = 60.0
+COLUMNS = "JobID|JobName|State|ExitCode|Start|End|NodeList|AllocTRES"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One workload of the cluster."""
+
+    nodes: int
+    step_s: float
+    layers: int = 24
+    tp: int = 2
+    precision: str = "bf16"
+
+
+@dataclass
+class Fleet:
+    """What is planted, and what it cost."""
+
+    folder: Path
+    nodes: int = 64
+    days: int = 10
+    jobs_a_day: int = 30
+    kinds: Sequence[Kind] = (Kind(1, 2.0), Kind(2, 3.0), Kind(4, 5.0, 48), Kind(2, 4.2, precision="fp16"))
+    slow: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    """Node -> day since which it is slow, and the factor."""
+    slow_day: tuple[int, float] = (-1, 1.0)
+    failing: float = 0.0
+    noise: float = 0.008
+    steps: int = 40
+    fault: float = 0.0
+    day: float = 0.0
+    failure: float = 0.0
+    rows: list[str] = field(default_factory=lambda: [COLUMNS])
+
+    def write(self, seed: int) -> "Fleet":
+        """Write all logs and the accounting; the GPU-hours lost are then known."""
+        rng = np.random.default_rng(seed)
+        for number in range(self.days * self.jobs_a_day):
+            self._job(number, rng)
+        (self.folder / "sacct.txt").write_text("\n".join(self.rows) + "\n")
+        return self
+
+    def _job(self, number: int, rng: np.random.Generator) -> None:
+        day = number // self.jobs_a_day
+        kind = self.kinds[rng.integers(len(self.kinds))]
+        nodes = np.sort(rng.choice(self.nodes, kind.nodes, replace=False)).tolist()
+        factors = [1.0]
+        for node in nodes:
+            since, factor = self.slow.get(node, (self.days, 1.0))
+            factors.append(factor if day >= since else 1.0)
+        of_day = self.slow_day[1] if day == self.slow_day[0] else 1.0
+        healthy = kind.step_s * np.exp(rng.normal(0, self.noise))
+        crashed = rng.random() < self.failing
+        steps = int(rng.integers(5, self.steps)) if crashed else self.steps
+        times = healthy * max(factors) * of_day * np.exp(rng.normal(0, 0.01, steps))
+        start = BEGIN + timedelta(days=day, seconds=float(rng.uniform(0, 80_000)))
+        end = start + timedelta(seconds=START_UP_S + float(times.sum()))
+        job_id, gpus = 100_000 + number, 8 * kind.nodes
+        hours = gpus * float(times.sum()) / 3600
+        if crashed:
+            self.failure += gpus * (end - start).total_seconds() / 3600
+        else:
+            self.fault += hours * (1 - 1 / max(factors))
+            self.day += hours / max(factors) * (1 - 1 / of_day)
+        self._log(job_id, kind, gpus, times, start, crashed)
+        names = ",".join(f"n{node:03d}" for node in nodes)
+        state, code = ("FAILED", "1:0") if crashed else ("COMPLETED", "0:0")
+        ends = f"{start:%Y-%m-%dT%H:%M:%S}|{end:%Y-%m-%dT%H:%M:%S}"
+        tres = f"billing={gpus},cpu={16 * gpus},gres/gpu={gpus},gres/gpu:h100={gpus},node={kind.nodes}"
+        row = f"{job_id}|train|{state}|{code}|{ends}|{names}|{tres}"
+        self.rows += [row, row.replace(f"{job_id}|train", f"{job_id}.batch|batch")]
+
+    def _log(self, job_id: int, kind: Kind, gpus: int, times: np.ndarray, start: datetime, crashed: bool) -> None:
+        gbs = 4 * gpus
+        fields = {"gpus": gpus, "gbs": gbs, "tp": kind.tp, "dp": gpus // kind.tp, "layers": kind.layers}
+        fields |= {"hidden": 2048, "ffn": 8192, "heads": 16, "steps": self.steps}
+        fields |= {"bf16": kind.precision == "bf16", "fp16": kind.precision == "fp16"}
+        lines = [HEADER.format(**fields)]
+        date = start + timedelta(seconds=START_UP_S)
+        for step, seconds in enumerate(times.tolist(), 1):
+            date += timedelta(seconds=seconds)
+            line = STEP.format(
+                date=f"{date:%Y-%m-%d %H:%M:%S}", step=step, steps=self.steps, samples=step * gbs,
+                ms=1000 * seconds, gbs=gbs, loss=9 - step / 100,
+            )  # fmt: skip
+            lines.append(line)
+        if crashed:
+            lines.append(CRASH)
+        (self.folder / f"slurm-{job_id}.out").write_text("".join(lines))

@@ -1,0 +1,155 @@
+"""An audit of written logs: jobs and accounting matched, kinds kept apart, nodes named, losses as planted."""
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from calling import call
+from fleet import Fleet, Kind
+
+LOGS = Path(__file__).parents[2] / "logs"
+HEAD = "JobID|JobName|State|ExitCode|Start|End|NodeList|AllocTRES\n"
+
+
+def audit(*words: object) -> tuple[int, dict]:
+    result = call("audit", *words, "--json")
+    return result.returncode, json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    folder = tmp_path_factory.mktemp("fleet")
+    planted = {3: (0, 1.04), 17: (3, 1.10)}
+    return Fleet(folder, nodes=24, days=8, slow=planted, slow_day=(5, 1.05), failing=0.05).write(1)
+
+
+@pytest.fixture(scope="module")
+def found(fleet: Fleet) -> dict:
+    code, document = audit(fleet.folder, "--sacct", fleet.folder / "sacct.txt", "--price", 2)
+    assert code == 1
+    return document
+
+
+def test_slow_nodes_are_accused_and_no_others(found: dict) -> None:
+    accused = {node["node"]: node for node in found["nodes"] if node["accused"]}
+    assert set(accused) == {"n003", "n017"} and len(found["nodes"]) == 24
+    assert accused["n017"]["since"] >= "2026-03-04"
+    assert accused["n003"]["slower_by"]["low"] < 0.04 < accused["n003"]["slower_by"]["high"]
+
+
+def test_each_loss_is_the_planted_one(found: dict, fleet: Fleet) -> None:
+    lost = found["total"]["lost_gpu_hours"]
+    assert lost["fault"]["median"] == pytest.approx(fleet.fault, rel=0.1)
+    assert lost["day"]["median"] == pytest.approx(fleet.day, rel=0.1)
+    assert lost["failure"] == pytest.approx(fleet.failure, rel=0.02)
+    assert lost["choice"] == 0.0
+    assert found["total"]["lost_money"]["failure"] == pytest.approx(2 * lost["failure"])
+    assert list(found["slow_days"]) == ["2026-03-06"]
+
+
+def test_a_job_is_compared_with_its_own_kind(found: dict) -> None:
+    for job in found["jobs"]:
+        if job["state"] == "FAILED":
+            assert job["cause"] == "failure" and job["lost_gpu_hours"]["fault"] == 0.0
+        elif job["cause"] is None:
+            assert job["step_time_s"] == pytest.approx(job["expected_s"]["median"], rel=0.05)
+        elif job["cause"] == "slow_node":
+            assert {"n003", "n017"} & set(job["nodes"])
+
+
+def test_a_page_and_junit_name_the_nodes(fleet: Fleet, tmp_path: Path) -> None:
+    words = ("audit", fleet.folder, "--sacct", fleet.folder / "sacct.txt")
+    assert call(*words, "--output", tmp_path / "audit.html").returncode == 1
+    assert "n017" in (tmp_path / "audit.html").read_text()
+    suite = ElementTree.fromstring(call(*words, "--format", "junit").stdout)
+    failures = {case.get("name") for case in suite if case.find("failure") is not None}
+    assert failures == {"n003", "n017"}
+    assert call(*words, "--output", tmp_path / "audit.html").returncode == 2
+    assert call(*words, "--json", "--format", "html").returncode == 2
+
+
+def test_no_job_is_slow_beside_one_of_another_precision(tmp_path: Path) -> None:
+    kinds = (Kind(1, 2.0), Kind(1, 3.5, precision="fp16"))
+    Fleet(tmp_path, nodes=4, days=3, jobs_a_day=10, kinds=kinds).write(2)
+    code, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
+    assert code == 0 and {job["cause"] for job in document["jobs"]} == {None}
+    assert {job["precision"] for job in document["jobs"]} == {"bf16", "fp16"}
+
+
+def test_real_logs_are_not_blended_and_each_other_file_has_a_reason(tmp_path: Path) -> None:
+    for file in sorted(LOGS.glob("*.log.xz")):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "again").mkdir()
+    shutil.copy(LOGS / "07-megatron-core-2026-15it-seq8192.log.xz", tmp_path / "again/copy.log.xz")
+    (tmp_path / "notes.md").write_text("no log")
+    (tmp_path / "empty.log").write_text("nothing\n")
+    code, document = audit(tmp_path)
+    assert code == 0
+    read = [job["log"] for job in document["jobs"]]
+    assert len(read) == len(set(read)) == len(list(LOGS.glob("*.log.xz")))
+    assert {job["cause"] for job in document["jobs"]} <= {None, "failure"}
+    why = {Path(each["log"]).name: each["why"] for each in document["not_read"]}
+    assert set(why) == {"notes.md", "empty.log", "copy.log.xz"} and "copy" in why["copy.log.xz"]
+
+
+def test_nothing_to_read_ends_with_4(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("nothing\n")
+    code, document = audit(tmp_path)
+    assert code == 4 and document["jobs"] == [] and len(document["not_read"]) == 1
+    assert call("audit", tmp_path / "missing").returncode == 2
+
+
+ROWS = """\
+7|a|b|COMPLETED|0:0|2026-03-01T00:00:00|2026-03-01T01:00:00|n[001-002,07]x,m1|node=4,gres/gpu:h100=32
+7.batch|batch|COMPLETED|0:0|2026-03-01T00:00:00|2026-03-01T01:00:00|n001x|node=1
+8_[3-5]|array|PENDING|0:0|Unknown|Unknown|None assigned|
+9_4|array|CANCELLED by 1000|0:15|2026-03-01T00:00:00|2026-03-01T02:00:00|n3|gres/gpu=8
+9|requeued|NODE_FAIL|1:0|2026-03-01T00:00:00|2026-03-01T01:00:00|n4|gres/gpu=8
+9|requeued|FAILED|1:0|2026-03-01T03:00:00|2026-03-01T04:00:00|n5|gres/gpu=8
+"""
+
+
+def test_the_accounting_is_read_without_logs(tmp_path: Path) -> None:
+    (tmp_path / "s.txt").write_text(HEAD + ROWS)
+    (tmp_path / "logs").mkdir()
+    code, document = audit(tmp_path / "logs", "--sacct", tmp_path / "s.txt")
+    jobs = {job["job_id"]: job for job in document["jobs"]}
+    assert code == 4 and set(jobs) == {"7", "9_4", "9"}
+    assert jobs["7"]["nodes"] == ["n001x", "n002x", "n07x", "m1"] and jobs["7"]["gpu"] == "H100"
+    assert jobs["7"]["gpu_hours"] == 32 and jobs["9_4"]["state"] == "CANCELLED"
+    assert jobs["9"]["gpu_hours"] == jobs["9"]["lost_gpu_hours"]["failure"] == 16
+    assert [each["why"] for each in document["not_read"]][:1] == ["job 8_[3-5] never started: PENDING"]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (HEAD + "7|a|COMPLETED\n", ":2"),
+        (HEAD + "7|a|COMPLETED|0:0|today|Unknown|n1|\n", ":2"),
+        (HEAD + "7|a|COMPLETED|0:0|2026-03-01T00:00:00|Unknown|n[1-|\n", ":2"),
+        (HEAD.replace("NodeList", "Nodes"), ":1"),
+    ],
+)
+def test_a_damaged_accounting_is_refused_with_its_line(text: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "s.txt").write_text(text)
+    result = call("audit", tmp_path, "--sacct", tmp_path / "s.txt")
+    assert result.returncode == 2 and f"s.txt{where}" in result.stderr
+
+
+def test_a_failed_job_that_another_goes_on_with_lost_the_rest(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, nodes=1, days=1, jobs_a_day=1, kinds=(Kind(1, 100.0),), steps=36).write(3)
+    text = (tmp_path / "slurm-100000.out").read_text()
+    lines = text.splitlines(keepends=True)
+    steps = [index for index, line in enumerate(lines) if "] iteration" in line]
+    (tmp_path / "slurm-100000.out").write_text("".join(lines[: steps[20]]))
+    (tmp_path / "slurm-100001.out").write_text("".join([*lines[: steps[0]], *lines[steps[10] :]]))
+    first = fleet.rows[1].replace("COMPLETED", "FAILED")
+    ends = "2026-03-03T00:00:00|2026-03-03T01:00:00"
+    (tmp_path / "sacct.txt").write_text(HEAD + first + f"\n100001|train|COMPLETED|0:0|{ends}|n000|gres/gpu:h100=8\n")
+    _, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
+    job = {each["job_id"]: each for each in document["jobs"]}["100000"]
+    kept = 8 * 10 * 100 / 3600
+    assert job["gpu_hours"] - job["lost_gpu_hours"]["failure"] == pytest.approx(kept, rel=0.1)
+    assert "job 100001 goes on at step 11" in job["evidence"]
