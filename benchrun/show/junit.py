@@ -50,8 +50,8 @@ def suite(cases: Sequence[Case]) -> str:
     """The XML of these cases."""
     kinds = list(map(attrgetter("kind"), cases))
     root = Element("testsuite", name="benchrun", tests=str(len(cases)))
-    for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        root.set(name, str(kinds.count(element)))
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        root.set(name, str(kinds.count(kind)))
     for case in cases:
         element = SubElement(root, "testcase", classname=_xml(case.group), name=_xml(case.name))
         if case.seconds:

@@ -105,6 +105,8 @@ class Effects:
     node: Floats
     """Of each node: what it adds, over all its jobs or those of its spell."""
     node_error: Floats
+    jobs_of: list[Ints]
+    """Of each node: its jobs in the order of their start."""
     rivals: list[tuple[int, int]]
     """Pairs of nodes of which one is slow, and their jobs do not tell which."""
 
@@ -157,12 +159,14 @@ class _Windows:
         healthy nodes.
         """
         sums = self.sums(clipped * self.weight)
-        return sums / np.sqrt(self.information + (spread * self.information) ** 2)
+        scores: Floats = sums / np.sqrt(self.information + (spread * self.information) ** 2)
+        return scores
 
     def sums(self, values: Floats) -> Floats:
         """The sum of each window."""
         total = np.concatenate([[0.0], np.cumsum(values)])
-        return total[self.end] - total[self.begin]
+        found: Floats = total[self.end] - total[self.begin]
+        return found
 
 
 class _Fit:
@@ -180,8 +184,10 @@ class _Fit:
         self.spells: list[Spell] = []
         self.blamed = np.full(count, -1)
         self.slow_by = np.zeros(count)
-        middle = [np.median(jobs.log_time[jobs.kind == each]) for each in range(self.kinds)]
-        self.residual = jobs.log_time - np.array(middle)[jobs.kind]
+        middle = np.zeros(self.kinds)
+        for kind in range(self.kinds):
+            middle[kind] = np.median(jobs.log_time[jobs.kind == kind])
+        self.residual = jobs.log_time - middle[jobs.kind]
         self.deviation = self._deviation()
         self.solve()
 
@@ -222,7 +228,8 @@ class _Fit:
         self.residual = rest - self.level[self.jobs.kind]
         for place, spell in enumerate(self.spells):
             spell.effect = max(float(self.values[len(self.known) + place]), 0.0)
-        self.slow_by[named] = [self.spells[place].effect for place in self.blamed[named]]
+        effects = np.array([0.0, *(spell.effect for spell in self.spells)])
+        self.slow_by[named] = effects[1 + self.blamed[named]]
 
     def _means(self, columns: Floats) -> Floats:
         """Weighted mean of each column over the jobs of each kind."""
@@ -260,7 +267,7 @@ def fitted(jobs: Jobs, nodes: int) -> Effects:
     if not len(jobs.kind):
         no, none = np.zeros(0), np.zeros(0, np.int64)
         days = np.zeros(jobs.days.shape[1])
-        return Effects(no, no, no, no, days, none, no, none, [], np.zeros((0, 0)), no, no, [])
+        return Effects(no, no, no, no, days, none, no, none, [], np.zeros((0, 0)), no, no, [], [])
     table = _Table(jobs, nodes)
     fit = _Fit(jobs, table)
     rivals = _accuse(fit, table, nodes)
@@ -279,7 +286,7 @@ def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, int]]:
         scores = windows.scores(clipped[table.job], _spread(fit, table, nodes))
         barred = [spell.node for spell in fit.spells] + [*rivals, *rivals.values()]
         scores[np.isin(windows.node, barred)] = 0.0
-        scores[windows.sums((clipped > 1)[table.job]) < FEWEST_JOBS] = 0.0
+        scores[windows.sums((clipped > 1)[table.job].astype(float)) < FEWEST_JOBS] = 0.0
         if not (scores > limits[windows.passing]).any():
             before, limits = limits, _limits(windows, table, clipped)
             if (limits >= before).all() or not (scores > limits[windows.passing]).any():
@@ -424,7 +431,7 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, int]]
     return Effects(
         level=level,
         levels=fit.level + middle,
-        levels_error=np.bincount(jobs.kind, fit.weight, fit.kinds) ** -0.5,
+        levels_error=np.sqrt(1 / np.bincount(jobs.kind, fit.weight, fit.kinds)),
         level_error=np.sqrt(fit.deviation**2 + 1 / others),
         day=day,
         known_days=fit.known,
@@ -434,6 +441,7 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, int]]
         covariance=covariance,
         node=node,
         node_error=node_error,
+        jobs_of=[*map(table.jobs_of, range(nodes))],
         rivals=rivals,
     )
 

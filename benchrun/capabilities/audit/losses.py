@@ -39,17 +39,17 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
     shifted = 0.0
     for place, spell in enumerate(effects.spells):
         by_spell[place] = kept[effects.blamed == place].sum()
-        shifted += _shift(jobs, effects, place, hours) * np.expm1(-spell.effect) ** 2
+        shifted += _shift(jobs, effects, place, hours) * float(np.expm1(-spell.effect)) ** 2
     covariance = effects.covariance
-    of_days = by_day @ covariance[:known, :known] @ by_day
-    of_spells = by_spell @ covariance[known:, known:] @ by_spell + shifted
+    of_days = float(by_day @ covariance[:known, :known] @ by_day)
+    of_spells = float(by_spell @ covariance[known:, known:] @ by_spell) + shifted
     return Slowed(fault, day, _range(fault.sum(), of_spells), _range(day.sum(), of_days))
 
 
 def _shift(jobs: Jobs, effects: Effects, place: int, hours: Floats) -> float:
     """Variance of the hours of a spell, because its first job is not sure."""
     spell = effects.spells[place]
-    mine = [job for job, nodes in enumerate(jobs.nodes) if spell.node in nodes]
+    mine = effects.jobs_of[spell.node]
     own = np.isin(effects.blamed[mine], (-1, place))
     after = np.cumsum((hours[mine] * own)[: spell.last][::-1])[::-1]
     chances = np.exp(spell.odds[: len(after)])

@@ -123,7 +123,7 @@ def _audit(
         jobs=tuple(jobs),
         nodes=tuple(_nodes(compared, entries)),
         slow_days=_slow_days(compared),
-        undecided=_undecided(compared),
+        undecided=tuple(_undecided(compared)),
         total=_total(jobs, lost, price),
         not_read=tuple(NotRead(log=log, why=why) for log, why in not_read),
     )
@@ -268,20 +268,16 @@ def _job(entry: Entry, expected: Expected | None, lost: Lost, evidence: Sequence
 
 def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
     """Every node, the slowest accused one first."""
-    effects, jobs = compared.effects, compared.jobs
-    own: list[list[int]] = [[] for _ in compared.names]
-    for job, nodes in enumerate(jobs.nodes):
-        for node in nodes:
-            own[node].append(job)
+    effects = compared.effects
     spells = {spell.node: spell for spell in effects.spells}
     found = []
     for number, name in enumerate(compared.names):
-        mine, since, until = own[number], None, None
+        mine, since, until = effects.jobs_of[number], None, None
         spell = spells.get(number)
         if spell:
-            dates = [date_text(entries[compared.places[job]].start) for job in mine]
-            since = dates[spell.first]
-            until = dates[spell.last] if spell.last < len(mine) else None
+            since = _start(compared, entries, mine[spell.first])
+            if spell.last < len(mine):
+                until = _start(compared, entries, mine[spell.last])
             mine = mine[spell.first : spell.last]
         slower_by = _slower(effects.node[number], effects.node_error[number])
         found.append(
@@ -297,6 +293,10 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
     others = {name for each in entries for name in each.nodes} - set(compared.names)
     found += [Node(node=name, jobs=0, slower_by=None, since=None, accused=False) for name in others]
     return sorted(found, key=_order)
+
+
+def _start(compared: _Compared, entries: Sequence[Entry], job: int) -> str | None:
+    return date_text(entries[compared.places[job]].start)
 
 
 def _order(node: Node) -> tuple[bool, float, str]:

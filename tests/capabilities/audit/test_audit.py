@@ -146,7 +146,7 @@ def test_a_failed_job_that_another_goes_on_with_lost_the_rest(tmp_path: Path) ->
     (tmp_path / "slurm-100000.out").write_text("".join(lines[: steps[20]]))
     (tmp_path / "slurm-100001.out").write_text("".join([*lines[: steps[0]], *lines[steps[10] :]]))
     first = fleet.rows[1].replace("COMPLETED", "FAILED")
-    ends = "2026-03-03T00:00:00|2026-03-03T01:00:00"
+    ends = "2026-03-03T00:00:00|2026-03-03T00:44:20"
     (tmp_path / "sacct.txt").write_text(HEAD + first + f"\n100001|train|COMPLETED|0:0|{ends}|n000|gres/gpu:h100=8\n")
     _, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
     job = {each["job_id"]: each for each in document["jobs"]}["100000"]
