@@ -29,6 +29,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "nemo2": f"{_FRAMEWORKS}.nemo2.framework:NeMo2",
         "megatron-bridge": f"{_FRAMEWORKS}.megatron_bridge.framework:MegatronBridge",
         "hf": f"{_FRAMEWORKS}.hf.framework:HuggingFace",
+        "command": f"{_FRAMEWORKS}.command.framework:Command",
         "maxtext": f"{_FRAMEWORKS}.maxtext.framework:MaxText",
         "paxml": f"{_FRAMEWORKS}.paxml.framework:PaXML",
         "vllm": f"{_SERVING}.frameworks.vllm:Vllm",
@@ -44,6 +45,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "checks": {"node-check": f"{_CAPABILITIES}.nodes.framework:NodeCheck"},
     # The first dialect that recognises a log's lines reads it.
     "dialects": {
+        "command": f"{_FRAMEWORKS}.command.dialect:Command",
         "trl": f"{_RL}.dialects.trl:Trl",
         "nemo-aligner": f"{_RL}.dialects.nemo_aligner:NemoAligner",
         "nemo-aligner-sft": f"{_RL}.dialects.nemo_aligner_sft:NemoAlignerSft",
@@ -82,6 +84,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "workloads": {
         "training": "benchrun.runspec.spec:TrainingSpec",
         "nodes": "benchrun.runspec.spec:NodesSpec",
+        "command": "benchrun.runspec.command:CommandSpec",
         "inference": "benchrun.runspec.inference:InferenceSpec",
         "post-training": "benchrun.runspec.post_training:PostTrainingSpec",
     },

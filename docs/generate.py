@@ -34,6 +34,7 @@ from benchrun.recipes.schema import Study, SuiteRun, TrainingEntry, TrainingGrou
 from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.nodes import RankRates, Rate
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
+from benchrun.runspec.command import CommandSpec
 from benchrun.runspec.documentation import field_docs
 from benchrun.runspec.inference import InferenceSpec
 from benchrun.runspec.post_training import Critic, Generation, PostTrainingSpec
@@ -171,7 +172,7 @@ def spec_page() -> str:
             Instructions,
             Profile,
         ),
-        *(PostTrainingSpec, Generation, Critic, InferenceSpec),
+        *(PostTrainingSpec, Generation, Critic, InferenceSpec, CommandSpec),
     )
     return "\n".join([head, *map(model_section, models)])
 

@@ -16,6 +16,8 @@ EXEMPT = {
     "benchrun/runspec/migrate.py": {"hf"},
     # The worker is this framework; its dependencies carry the same name as packages.
     "benchrun/worker/train.py": {"megatron-core"},
+    # The workload, which has the name of its one framework.
+    "benchrun/runspec/command.py": {"command"},
     # The engine inside a post-training, not what serves.
     "benchrun/runspec/post_training.py": {"vllm"},
     "benchrun/worker/rl/engine.py": {"vllm"},

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
 from benchrun.runspec.cluster import Cluster, Installation
+from benchrun.runspec.launched import launched_line
 from benchrun.runspec.profile import Profile
-from benchrun.runspec.spec import DataFormat
+from benchrun.runspec.spec import DataFormat, TrainingSpec
 from benchrun.vocabulary import DEGREES, Precision, Task
 
 from .environment import Variable, variables
@@ -238,6 +239,16 @@ class Framework:
     def refusals(self, spec: Any) -> Iterator[str]:
         """Reasons why it cannot run ``spec`` that do not follow from the attributes."""
         yield from ()
+
+    def step_words(self, spec: Any) -> tuple[str, ...]:
+        """Text that only step lines of ``spec`` contain."""
+        return self.step_lines
+
+    def statement(self, spec: Any) -> str | None:
+        """The line in which the job states itself; None if the log has all of it."""
+        if self.own_worker or not isinstance(spec, TrainingSpec):
+            return None
+        return launched_line(spec)
 
     def environment(self, spec: Any) -> dict[str, Variable]:
         """Variables of its ranks by name; the recipe's and the cluster's replace them."""

@@ -30,7 +30,7 @@ from benchrun.rundir.artifacts import (
 )
 from benchrun.rundir.find import KEPT, stamp_of
 from benchrun.rundir.fingerprint import Fingerprint
-from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.runspec.spec import RunSpec
 
 from .conditions import Conditions, besides_recipe, conditions, with_machine
 from .references import Reference, Source
@@ -55,7 +55,7 @@ class MeasuredRun:
     """One kept run, judged valid when it was kept."""
 
     name: str
-    spec: TrainingSpec
+    spec: RunSpec
     metrics: Metrics
     env: dict[str, Any]
     ceilings: Ceilings | None
@@ -127,7 +127,7 @@ def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
 def _read(folder: Path) -> MeasuredRun | None:
     """The run called ``folder``; None for one of another workload than training."""
     spec = _needed(folder / SPEC, RunSpec.model_validate_json)
-    if not isinstance(spec, TrainingSpec):
+    if not spec.stepped:
         return None
     metrics = _needed(folder / METRICS, Metrics.model_validate_json)
     env = _needed(folder / ENV, json.loads)

@@ -152,6 +152,8 @@ class Dialect(Traits):
     """End of a step line that has no line end yet; without it a cut-off line is no row.
     """
 
+    announcement: ClassVar[str | None] = None
+    """Begin of the line in which a log states how its steps are read (`reader_for`)."""
     head: ClassVar[re.Pattern[str] | None] = None
     """Regex of the start of a step, or of all of it; its named groups are columns."""
     readings: ClassVar[Mapping[str, Reading]] = {}
@@ -178,6 +180,11 @@ class Dialect(Traits):
         self.quantities, self.other_work = {}, {}
         self.contradictions = []
         self.stamps = Stamps()
+
+    @classmethod
+    def reader_for(cls, text: str) -> "type[Dialect] | None":
+        """The reader of a log with the line ``text``, which has the `announcement`."""
+        return None
 
     def continued(self) -> "Dialect":
         """The reader of the run's next file: the facts still hold."""

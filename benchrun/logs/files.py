@@ -235,6 +235,8 @@ def _rows_in(path: Path, start: int, length: int) -> Rows:
     """The steps in ``length`` bytes from ``start``."""
     reader, end = Reader(), start + length
     with path.open("rb") as file:
+        if start:
+            reader.learn(file.read(LONGEST_STEP_LINE))
         file.seek(start)
         if start:
             file.readline(LONGEST_LINE)  # the rest of a line

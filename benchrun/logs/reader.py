@@ -136,8 +136,26 @@ class Reader:
         self._finished.append(self._file_log(""))
         self._problems = []
 
+    def learn(self, block: bytes) -> None:
+        """Take the line in which a log states how its steps are read: no other
+        program's steps count then.
+        """
+        for dialect in self._classes:
+            words = (dialect.announcement or "").encode()
+            if not words or words not in block or dialect.head is not None:
+                continue
+            line = block[block.index(words) :].splitlines()[0]
+            reader = dialect.reader_for(line.decode(errors="replace"))
+            if reader is not None:
+                self._classes = (reader,)
+                self._all = (0,)
+                self._dialects = [reader()]
+                self._wanted = _search(self._classes, self._all, self._all)
+                return
+
     def _read(self, block: bytes, *, terminated: bool) -> None:
         block = self._envelope.unwrapped(block)
+        self.learn(block)
         if b"\x1b[" in block:
             block = _COLOUR.sub(b"", block)  # grep colours the very words that are searched here
         # After facts that were printed again, the next step line shows whether another

@@ -11,6 +11,7 @@ from benchrun.logs.launched import dimensions
 from benchrun.logs.records import Facts, Log
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
+from benchrun.runspec.command import CommandSpec
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Task
 
@@ -106,6 +107,8 @@ def setting_of(spec: RunSpec) -> Setting:
     setting = Setting(
         num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted
     )
+    if isinstance(spec, CommandSpec):
+        return replace(setting, seq_length=spec.seq_length, gbs=spec.gbs, model=spec.model)
     if not isinstance(spec, TrainingSpec):
         return replace(setting, num_prompts=getattr(spec, "num_prompts", None))
     return replace(

@@ -4,6 +4,7 @@ alternative.
 
 import typing
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError, closest
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.runspec.cluster import IN_WORDS, Cluster
 from benchrun.vocabulary import Precision
 
@@ -103,6 +105,7 @@ class Point:
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
     stem, document = recipe_document(name)
+    document = _with_workload(document)
     data, recipe = _checked.get(stem, (None, None))
     if recipe is None or data != document:
         model = TrainingRecipe if _is_training(document) else Recipe
@@ -122,6 +125,19 @@ def trainings() -> list[str]:
         if _is_training(document):
             chosen.append(name)
     return chosen
+
+
+def _with_workload(document: Document) -> Document:
+    """``document`` with the workload of its first framework, if it states none."""
+    frameworks = document.get("frameworks")
+    if "workload" in document or not isinstance(frameworks, dict):
+        return document
+    first = FRAMEWORKS.get(next(iter(frameworks), ""))
+    if first is None or first.workload == "training":
+        return document
+    stated = copy(document)
+    stated["workload"] = first.workload
+    return stated
 
 
 def _is_training(document: Document) -> bool:

@@ -25,9 +25,8 @@ from benchrun.rundir.artifacts import (
 )
 from benchrun.runspec.cluster import Cluster
 from benchrun.runspec.image_names import is_path
-from benchrun.runspec.launched import launched_line
 from benchrun.runspec.profile import PROFILES
-from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.runspec.spec import RunSpec
 
 from . import filters
 
@@ -80,9 +79,8 @@ def _text(template: str, spec: RunSpec) -> str:
         "python": launched.installed(spec.cluster).python or spec.cluster.python,
         "all_steps": launched.all_steps(spec),
         "profiler": spec.profiler,
-        "launched": None
-        if launched.own_worker or not isinstance(spec, TrainingSpec)
-        else launched_line(spec),
+        "launched": launched.statement(spec),
+        "step_words": launched.step_words(spec),
         "profiles": PROFILES.format(spec.planned_steps),
         "profile_folder": PROFILE,
         "why": {

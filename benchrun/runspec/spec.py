@@ -75,6 +75,8 @@ class RunSpec(Inputs):
     """Inputs that a user can set in this workload."""
     reported: ClassVar[bool] = True
     """Whether tables of all runs have it."""
+    stepped: ClassVar[bool] = False
+    """Whether runs are compared by the time of their steps."""
     schema_version: Literal[2] = 2
     """Version of this file's schema."""
     workload: Line
@@ -255,6 +257,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     """One training."""
 
     inputs = TrainingInputs
+    stepped = True
     workload: Literal["training"] = "training"
     """Kind of work; files without it are of training."""
     task: Task

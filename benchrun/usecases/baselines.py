@@ -10,7 +10,6 @@ from benchrun.judge.measured import MeasuredRun, load_measured
 from benchrun.judge.references import load_references
 from benchrun.rundir.find import KEPT, is_folder, open_run, runs_at
 from benchrun.rundir.folder import RunDir
-from benchrun.runspec.spec import TrainingSpec
 
 from .measurement import result_of
 
@@ -82,7 +81,7 @@ def _trainings(name: str) -> list[RunDir]:
             ) from None
         hint = f"{error.hint}; benchrun show lists the ids of published numbers"
         raise UserError(error.message, where=error.where, hint=hint) from None
-    return [run for run in runs if isinstance(run.spec, TrainingSpec)]
+    return [run for run in runs if run.spec.stepped]
 
 
 def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
@@ -98,7 +97,7 @@ def _valid(run: RunDir) -> MeasuredRun | None:
     """Measure ``run`` from its log; None for a failed, incomplete or broken run."""
     result = result_of(run, with_log=True)
     measurement = result.measurement
-    if measurement is None or result.numbers is None or not isinstance(run.spec, TrainingSpec):
+    if measurement is None or result.numbers is None or not run.spec.stepped:
         return None
     return MeasuredRun(
         run.run_id,

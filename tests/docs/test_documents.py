@@ -29,7 +29,12 @@ STEP = (
     "elapsed time per iteration (ms): {ms:.1f} | global batch size:   128 | lm loss: {loss:.6E} | "
     "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
 )
-EXAMPLES = (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml"), ("run-a-study", "mystudy.yaml"))
+EXAMPLES = (
+    ("my-cluster", "mysite.yaml"),
+    ("accept-a-cluster", "acceptance.yaml"),
+    ("run-a-study", "mystudy.yaml"),
+    ("my-command", "mycommand.yaml"),
+)
 """How-to page and the file in it."""
 PACK = "acceptance.tar.gz"
 """The pack of a plan of one run."""

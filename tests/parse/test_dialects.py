@@ -236,7 +236,8 @@ def test_a_line_as_it_is_printed(tmp_path: Path, name: str) -> None:
 
 def test_every_dialect_has_a_line_here() -> None:
     clients = {name for name, dialect in DIALECTS.items() if issubclass(dialect, Console)}  # tests/inference
-    elsewhere = {"megatron-core", *clients}  # the worker: tests/worker
+    # The worker: tests/worker; a log that states its expression: tests/frameworks.
+    elsewhere = {"megatron-core", "command", *clients}
     assert {line[1] for line in LINES.values()} == set(DIALECTS) - elsewhere
 
 

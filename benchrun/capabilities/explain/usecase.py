@@ -184,7 +184,10 @@ def evidence(
     run = TolerantRun(run.path, run.read_only)
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
-        raise UserError(f"{run.run_id} is no training, and has no steps to explain")
+        hint = None
+        if spec.stepped:
+            hint = f"name logs in place of runs: {run.path}/stdout.log"
+        raise UserError(f"of {run.run_id} no layout is known, which explains its steps", hint=hint)
     measurement, times, steps = _measured(run, measurement or measure_run(run))
     fingerprint, notes = _fingerprint(run, traces)
     rows = rows_of(measurement.log, setting_of(spec))

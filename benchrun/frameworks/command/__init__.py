@@ -1,0 +1,1 @@
+"""A training program of the user's own."""
