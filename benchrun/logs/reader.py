@@ -150,7 +150,7 @@ class Reader:
                 self._classes = (reader,)
                 self._all = (0,)
                 self._dialects = [reader()]
-                self._wanted = _search(self._classes, self._all, self._all)
+                self._wanted = search_for(self._classes, self._all, self._all)
                 return
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
