@@ -15,6 +15,12 @@ from benchrun import extensions, kept
 from benchrun.errors import BenchrunError, closest, exit_code_of
 from benchrun.vocabulary import Exit
 
+MEANT = {
+    "--nodes": "benchrun counts GPUs: --num-gpus with the nodes times the GPUs of a node",
+    "--gpus": "--num-gpus has their number, --gpu their name",
+}
+"""Option that users of other programs expect -> what is meant here."""
+
 
 class Verbs(click.Group):
     """A group that lists its verbs without importing them, so that ``--help`` answers
@@ -104,6 +110,9 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.option_name in MEANT:
+            text = f"No such option '{error.option_name}': {MEANT[error.option_name]}."
+            error = click.NoSuchOption(error.option_name, text, ctx=error.ctx)
         error.show()
         sys.exit(Exit.USER)
     except BenchrunError as error:

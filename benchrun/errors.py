@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from benchrun.vocabulary import Exit
 
+MOST_NAMED = 5
+"""Most names that a hint lists of many."""
 FEW = 20
 """Most names that are listed beside a similar one."""
 
@@ -77,19 +79,34 @@ def closest(word: str, legal: Iterable[object]) -> str:
     import difflib
 
     names = sorted(map(str, legal))
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    listing = ", ".join(names)
     if len(names) > FEW:
-        begun = sorted((name for name in names if name.startswith(word)), key=len)
-        if (
-            similar := begun[:FEW]
-            or difflib.get_close_matches(word, names, n=3, cutoff=0.8)
-            or near
-        ):
+        if similar := _similar(word, names):
             return f"did you mean {' or '.join(map(repr, similar))}?"
-    if near:
+        return f"one of {len(names)} names, such as {', '.join(names[:MOST_NAMED])}"
+    listing = ", ".join(names)
+    if near := difflib.get_close_matches(word, names, n=1, cutoff=0.6):
         return f"did you mean '{near[0]}'? Legal: {listing}"
     return f"legal: {listing}"
+
+
+def _similar(word: str, names: Sequence[str]) -> list[str]:
+    """The few of many names that begin with ``word``, or are like it in whole or in
+    their begin: ``lama3.1`` is like ``llama3.1-8b``.
+    """
+    import difflib
+
+    begun = [name for name in names if name.startswith(word)]
+    if begun:
+        return sorted(begun, key=len)[:MOST_NAMED]
+    matcher = difflib.SequenceMatcher(b=word.lower())
+    likeness: dict[str, float] = {}
+    for name in names:
+        for text in (name, name[: len(word) + 1]):
+            matcher.set_seq1(text.lower())
+            likeness[name] = max(likeness.get(name, 0.0), matcher.ratio())
+    least = max(0.6, max(likeness.values()) - 0.05)
+    alike = [name for name in names if likeness[name] >= least]
+    return sorted(alike, key=lambda name: (-likeness[name], len(name)))[:MOST_NAMED]
 
 
 def exit_code_of(error: OSError) -> Exit:

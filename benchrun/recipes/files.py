@@ -27,7 +27,10 @@ def find(name: str, folder: Path, kind: str) -> Path:
         return path
     if is_own_file(name):
         raise UserError(f"no such {kind} file: {name}")
-    raise UserError(f"no {kind} is called '{name}'", hint=closest(name, paths.shipped(folder)))
+    hint = closest(name, paths.shipped(folder))
+    if kind == "recipe" and "did you mean" not in hint:
+        hint += "; all of them: benchrun list"
+    raise UserError(f"no {kind} is called '{name}'", hint=hint)
 
 
 def recipe_document(name: str) -> tuple[str, Document]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -352,3 +353,25 @@ class TestShowMore:
         planned = document("nodes", "slurm-cpu", "--num-nodes", "2", "--dry-run", "--json")
         assert planned["spec"]["num_nodes"] == 2
         assert planned["script"] == call("nodes", "slurm-cpu", "--num-nodes", "2", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("lama3.1", "llama3.1-8b"), ("llama-3.1-8b", "llama3.1-8b"), ("gptoss", "gpt-oss-20b")]
+)
+def test_a_recipe_is_found_by_what_was_meant(wrong: str, meant: str) -> None:
+    result = call("show", wrong)
+    assert result.returncode == 2
+    assert f"did you mean '{meant}'" in result.stderr
+
+
+@pytest.mark.parametrize("wrong", ["qwen", "nothing-like-it"])
+def test_few_names_stand_in_the_hint_of_an_unknown_recipe(wrong: str) -> None:
+    result = call("show", wrong)
+    assert result.returncode == 2
+    assert 0 < sum(name in re.split(r"[', ]+", result.stderr) for name in paths.shipped(paths.RECIPES)) <= 5
+
+
+def test_numbers_of_nodes_are_understood() -> None:
+    result = call("show", "llama3.1-8b", "--nodes", "8")
+    assert result.returncode == 2
+    assert "--num-gpus" in result.stderr
