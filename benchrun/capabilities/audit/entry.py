@@ -11,7 +11,7 @@ from .kinds import Kind, completed, kind_of
 from .reading import Reading
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One job."""
 

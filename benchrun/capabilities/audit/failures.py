@@ -2,7 +2,7 @@
 back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ class Failure:
     evidence: str = ""
 
 
-def failure_of(entry: Entry, later: Sequence[Entry], usual_s: float) -> Failure:
+def failure_of(entry: Entry, later: Iterable[Entry], usual_s: float) -> Failure:
     """What failures cost a job. ``later``: jobs of its kind and name that started after
     it; ``usual_s``: time without steps that a job of its kind has without a failure.
     """
@@ -60,7 +60,7 @@ def failed(entry: Entry) -> bool:
     return entry.state in WORDS
 
 
-def _kept(entry: Entry, later: Sequence[Entry]) -> tuple[float, str]:
+def _kept(entry: Entry, later: Iterable[Entry]) -> tuple[float, str]:
     """The last step of a failed job that was of use, and what shows it."""
     reading = entry.reading
     assert reading is not None

@@ -30,10 +30,10 @@ MANY = 64
 """Groups of logs from which on several processes read them."""
 TOGETHER = 100
 """Logs without a job's id in one folder up to which it is looked for files of one run."""
-LOOK = 1 << 16
+LOOK = 1 << 14
 """Bytes at both ends of a log that are searched for the job's id."""
 _IDS = re.compile(
-    rb"(?:SLURM_(?:ARRAY_)?JOB_?ID|\bJob ?I[dD]|\bjob id)\W{1,4}(\d+(?:_\d+)?)\b"
+    rb"(?:SLURM_(?:ARRAY_)?JOB_?ID|\b(?i:job[ _]?id))\W{1,4}(\d+(?:_\d+)?)\b"
     rb"|\*\*\* (?:JOB|STEP) (\d+)|\bStepId=(\d+)|srun: job (\d+) |Submitted batch job (\d+)"
 )
 _TASK = re.compile(rb"SLURM_ARRAY_TASK_ID\W{1,4}(\d+)")
@@ -41,6 +41,7 @@ _NODES = re.compile(rb"SLURM_(?:JOB_)?NODELIST\W{1,3}([\w.\-]+(?:\[[\d,\-]+\][\w
 _NUMBER = re.compile(r"\d+(?:[_.\-]\d+)?")
 _NAMED = re.compile(r"(?i)(?:slurm|job|jobid|id)[-_.]?(\d+(?:_\d+)?)|[-_.]o?(\d{5,}(?:_\d+)?)$")
 """A job's id in a name, where no accounting tells which numbers are ids."""
+_DATE = re.compile(r"(19|20)\d{6}$")
 NOT_ENDED = frozenset({"second_training", "two_jobs", "contradictory_result"})
 """Fatal problems of a log that end no job."""
 LONGEST = 120
@@ -164,8 +165,7 @@ def _groups(
         if source.run is not None:
             runs.setdefault(source.run, []).append(source.file)
             continue
-        ids, listed = _stated(source.file)
-        job_id = _id_of(source.file, ids, folders, known)
+        job_id, listed = _identified(source.file, folders, known)
         if job_id is None:
             others.setdefault(source.file.parent, []).append(source.file)
         else:
@@ -189,46 +189,52 @@ def _stated(file: Path) -> tuple[list[str], str]:
     try:
         text = next(iter(chunks(file)))[:LOOK]
         with file.open("rb") as opened:
-            opened.seek(max(file.stat().st_size - LOOK // 4, 0))
-            text += opened.read()
+            if (size := file.stat().st_size) > LOOK:
+                opened.seek(size - LOOK)
+                text += opened.read()
     except (BenchrunError, OSError):
         return [], ""
     ids = []
-    task = _TASK.search(text)
     for groups in _IDS.findall(text):
         ids += [each.decode() for each in groups if each]
-    if ids and task:
+    if ids and (task := _TASK.search(text)):
         ids.insert(0, f"{ids[0]}_{task[1].decode()}")
     listed = _NODES.search(text)
     return ids, listed[1].decode() if listed else ""
 
 
-def _id_of(
-    file: Path, stated: Sequence[str], folders: Sequence[Path], known: Mapping[str, Any]
-) -> str | None:
-    """The id of a log's job: one that the accounting has, from the log, its name or its
-    folders' names, the nearest first.
+def _numbers(names: Sequence[str]) -> Iterator[str]:
+    """The numbers in names, those at an end first; ``123-4`` may be task 4 of array 123."""
+    for name in names:
+        for number in reversed(_NUMBER.findall(name)):
+            whole = re.sub(r"[.\-]", "_", number)
+            yield whole
+            yield from reversed(whole.split("_"))
+
+
+def _identified(
+    file: Path, folders: Sequence[Path], known: Mapping[str, Any]
+) -> tuple[str | None, str]:
+    """The id of a log's job, and its list of nodes if the log has one: an id that the
+    accounting has, from its name, its folders' names, or the log itself; else what looks
+    like one.
     """
     names = [file.name]
     for folder in file.parents:
         if folder in folders:
             break
         names.append(folder.name)
-    candidates = [*stated]
-    for name in names:
-        for number in reversed(_NUMBER.findall(name)):
-            whole = re.sub(r"[.\-]", "_", number)
-            candidates += [whole, *reversed(whole.split("_"))]
-    for each in candidates:
+    for each in _numbers(names):
         if each in known:
-            return each
-    if stated:
-        return stated[0]
+            return each, ""
+    stated, nodes = _stated(file)
+    for each in (*(each for each in stated if each in known), *stated):
+        return each, nodes
+    names[0] = file.name.partition(".")[0]
     for name in names:
-        stem = name.partition(".")[0] if name == file.name else name
-        if (match := _NAMED.search(stem)) and not re.match(r"(19|20)\d{6}$", match[2] or ""):
-            return match[1] or match[2]
-    return None
+        if (match := _NAMED.search(name)) and not _DATE.match(match[2] or ""):
+            return match[1] or match[2], nodes
+    return None, nodes
 
 
 def _read(group: Group) -> tuple[list[Reading], list[tuple[str, str]]]:

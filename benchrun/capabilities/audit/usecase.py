@@ -1,6 +1,6 @@
 """Folders of logs and the accounting -> the audit."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -132,22 +132,19 @@ def _audit(
 def _failures(entries: Sequence[Entry]) -> list[Failure]:
     """What failures cost each job."""
     idle: dict[Kind | None, list[float]] = defaultdict(list)
-    later: dict[object, list[Entry]] = defaultdict(list)
+    every = []
     for entry in entries:
-        reading = entry.reading
-        if reading is None:
-            continue
-        if entry.seconds and not failed(entry) and not reading.restarts:
-            idle[entry.kind].append(entry.seconds - entry.steps_s)
-        later[_line(entry)].append(entry)
-    every = [seconds for each in idle.values() for seconds in each]
+        if entry.reading and entry.seconds and not (failed(entry) or entry.reading.restarts):
+            every.append(entry.seconds - entry.steps_s)
+            idle[entry.kind].append(every[-1])
+    later: dict[object, deque[Entry]] = defaultdict(deque)
     found = []
-    for entry in entries:
+    for entry in reversed(entries):
         usual_s = float(np.median(idle.get(entry.kind) or every or [0.0]))
-        line = later[_line(entry)]
-        after = line[line.index(entry) + 1 :] if entry in line else []
-        found.append(failure_of(entry, after, max(usual_s, 0.0)))
-    return found
+        found.append(failure_of(entry, later[_line(entry)], max(usual_s, 0.0)))
+        if entry.reading:
+            later[_line(entry)].appendleft(entry)
+    return found[::-1]
 
 
 def _line(entry: Entry) -> object:
