@@ -72,6 +72,7 @@ from benchrun.recipes.catalogue import is_suite as is_suite
 from benchrun.recipes.select import Request as Request
 from benchrun.render import render as render
 from benchrun.rundir.find import find_runs as find_runs
+from benchrun.rundir.find import launched_at as launched_at
 from benchrun.rundir.find import open_run as open_run
 from benchrun.rundir.find import runs_at as runs_at
 from benchrun.rundir.fingerprint import Fingerprint as Fingerprint

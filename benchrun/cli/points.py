@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from .options import (
     all_of,
     check_published,
     choice_options,
+    each,
     point_options,
     published_options,
     say,
@@ -224,7 +226,21 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
         return _left(left)
     from .logs import print_verdicts
 
-    return print_verdicts(latest, reference=os.environ.get(paths.BASELINE) or None)
+    code = print_verdicts(latest, reference=os.environ.get(paths.BASELINE) or None)
+    if len(latest) > 1:
+        _print_table(latest)
+    return code
+
+
+def _print_table(runs: "Sequence[RunDir]") -> None:
+    """Print one table of ``runs``, and the command that shows more."""
+    from benchrun.show.formats import formatted
+    from benchrun.show.table import LINE
+
+    data, _ = each(runs, lambda run: api.run_data(run, drawn=False), attrgetter("run_id"))
+    model = api.report_on(data, scaling=False)
+    click.echo("\n" + formatted(model, "terminal", width=LINE), nl=False)
+    say(f"next: benchrun report --output report.html {' '.join(run.run_id for run in runs)}")
 
 
 def _follow_tries(latest: "list[RunDir]", retries: int) -> "list[str]":

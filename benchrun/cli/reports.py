@@ -2,18 +2,21 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchrun import api, extensions
-from benchrun.errors import NoNumberError, UserError
+from benchrun.errors import NoNumberError, UserError, closest
 from benchrun.files import check_new
 from benchrun.vocabulary import Exit, worst
 
-from .complete import runs_or_files
+from .complete import recipe_names, runs_or_files
 from .options import (
     FILE,
     baseline_option,
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 TEXTS = ("terminal", "markdown", "csv", "json", "junit")
 """Formats of the core: tables and documents, in which no run is drawn."""
-WIDTH = 120
-"""Letters of a line that goes into a file or a pipe."""
+MANY = 20
+"""Runs whose reading takes seconds."""
 ENDINGS = {
     ".html": "html",
     ".xml": "junit",
@@ -58,6 +61,46 @@ class Form(click.Choice[str]):
         if value in extensions.installed("formats"):
             return value
         return super().convert(value, parameter, context)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Runs that a report is on, of those that are named."""
+
+    recipe: str | None
+    since: datetime | None
+    until: datetime | None
+    verdicts: tuple[str, ...]
+
+    def fits(self, run: "RunDir") -> bool:
+        """Whether the recipe and the time of the launch are wanted."""
+        if self.recipe is not None and run.spec.recipe != self.recipe:
+            return False
+        if self.since is None and self.until is None:
+            return True
+        launched = api.launched_at(run)
+        if launched is None or (self.since and launched < self.since):
+            return False
+        return self.until is None or launched < self.until
+
+    def judged(self, result: "RunResult") -> bool:
+        """Whether the verdict, or the ending of a run without one, is wanted."""
+        return not self.verdicts or result.judgement.replace(" ", "_") in self.verdicts
+
+
+def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """A date or a time, in UTC; of --until the end of that day. click calls this."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value.removesuffix("Z"))
+    except ValueError:
+        raise click.BadParameter(
+            f"'{value}' is no date: expected one like 2026-11-22 or 2026-11-22T18:30"
+        ) from None
+    if parameter.name == "until" and len(value) == len("2026-11-22"):
+        time += timedelta(days=1)
+    return time.replace(tzinfo=time.tzinfo or timezone.utc)
 
 
 @click.command("report")
@@ -90,6 +133,20 @@ class Form(click.Choice[str]):
     "--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions."
 )
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw --scaling or --history.")
+@click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
+@click.option(
+    "--since", metavar="DATE", callback=_time, help="Only runs launched at this time or later, UTC."
+)
+@click.option(
+    "--until", metavar="DATE", callback=_time, help="Only runs launched before the end of this day."
+)
+@click.option(
+    "--verdict",
+    "verdicts",
+    multiple=True,
+    metavar="NAME",
+    help="Only runs with this verdict, e.g. slow; may be repeated.",
+)
 @baseline_option
 @click.option(
     "--keep",
@@ -109,6 +166,10 @@ def report(
     baseline: str | None,
     keep: Path | None,
     as_json: bool,
+    recipe: str | None,
+    since: Any,
+    until: Any,
+    verdicts: tuple[str, ...],
 ) -> int:
     """Show one RUN as a page, or several (by default all) as a table with a row per
     point. A folder stands for its runs.
@@ -137,7 +198,9 @@ def report(
         check_new(plot)
     form = _form_of(output, form, as_json)
     _check_history(history, by, form)
-    chosen, code = _reported(runs)
+    _check_verdicts(verdicts, history=history)
+    wanted = Wanted(recipe, since, until, verdicts)
+    chosen, code = _reported(runs, wanted)
     if keep:
         for run in chosen:
             say(f"kept {api.keep(run, keep, say).path}")
@@ -145,7 +208,7 @@ def report(
         show_history = extensions.capability("history.verb", "show_history")
         return worst((code, show_history(chosen, by, form, output, plot)))
     rows = "scaling" if scaling or (plot and not history) else by
-    return worst((code, _runs(chosen, runs, rows, form, output, plot, baseline)))
+    return worst((code, _runs(chosen, runs, rows, form, output, plot, baseline, wanted)))
 
 
 def _runs(
@@ -156,17 +219,23 @@ def _runs(
     output: Path | None,
     plot: Path | None,
     baseline: str | None,
+    wanted: Wanted,
 ) -> Exit:
     """Print the report on the ``chosen`` runs, which the caller called ``names``;
     returns the exit code.
     """
     drawn = form not in TEXTS
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
+    if output is not None and len(chosen) > MANY:
+        say(f"reading {len(chosen)} runs")
     data, failed = each(
         chosen, lambda run: api.run_data(run, verdicts.get(run), drawn=drawn), run_id
     )
     if names and not data:
         return failed
+    data = list(filter(wanted.judged, data))
+    if not data:
+        raise NoNumberError(f"no run has the verdict {' or '.join(wanted.verdicts)}")
     model = api.report_on(data, scaling=drawn or rows == "scaling")
     if rows == "scaling" and not model.curves:
         say(
@@ -176,6 +245,8 @@ def _runs(
         _text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None),
         output,
     )
+    if output is not None:
+        say(f"wrote {output}: {_counted(data)}")
     if plot and model.curves:
         from benchrun.show.curve import scaling_plots
         from benchrun.show.plot import save
@@ -184,15 +255,48 @@ def _runs(
     return worst((unjudged, failed if names else Exit.OK, *map(_code, data)))
 
 
-def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
+def _reported(names: Sequence[str], wanted: Wanted) -> "tuple[list[RunDir], Exit]":
     """The runs called ``names``, or all that a report has, and the exit code.
     NoNumberError if there is none.
     """
-    chosen, code = opened(names, open_name=api.runs_at)
-    chosen = [run for run in chosen if names or run.spec.reported]
+    found, code = opened(names, open_name=api.runs_at)
+    if not names:
+        found = [run for run in found if run.spec.reported]
+    chosen = list(filter(wanted.fits, found))
+    if found and not chosen:
+        raise NoNumberError(
+            f"none of {len(found)} runs is of this recipe and time",
+            hint="benchrun status has the recipes and ages",
+        )
     if not chosen and code is Exit.OK:
         raise NoNumberError(no_runs())
     return chosen, code
+
+
+def _counted(data: "Sequence[RunResult]") -> str:
+    """How many runs there are, and how many with each verdict that is not well."""
+    parts = [f"{len(data)} run{'s' * (len(data) > 1)}"]
+    others = Counter(result.judgement for result in data if _code(result) is not Exit.OK)
+    for name, count in others.most_common():
+        parts.append(f"{count} {name.replace('_', ' ')}")
+    return ", ".join(parts)
+
+
+def _check_verdicts(names: Sequence[str], *, history: bool) -> None:
+    """UserError for a word that is no verdict and no ending."""
+    if history and names:
+        raise UserError("a history has runs of all verdicts", hint="leave --verdict out")
+    if not names:
+        return
+    from typing import get_args
+
+    from benchrun.judge.checks import Name
+    from benchrun.rundir.artifacts import Ending
+
+    legal = [*get_args(Name), "not_judged", *(ending.value for ending in Ending)]
+    for name in names:
+        if name not in legal:
+            raise UserError(f"no verdict is called '{name}'", hint=closest(name, legal))
 
 
 def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: bool) -> str:
@@ -200,8 +304,9 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
     if form == "json":
         return json_text(_curves(model) if rows == "scaling" else model.rows(rows).records())
     from benchrun.show.formats import formatted
+    from benchrun.show.table import LINE
 
-    width = WIDTH
+    width = LINE
     if sys.stdout.isatty() and not to_file:
         width = shutil.get_terminal_size().columns
     return formatted(model, form, rows, one=one, width=width)

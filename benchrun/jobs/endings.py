@@ -69,11 +69,11 @@ hung.
 """
 
 
-def symptoms(end: EndingRecord) -> list[str]:
+def symptoms(evidence: Sequence[str]) -> list[str]:
     """The lines of the evidence that are from the log, in order: what went wrong,
     without how the job ended.
     """
-    return [line for line in end.evidence if not _STATED.fullmatch(line)]
+    return [line for line in evidence if not _STATED.fullmatch(line)]
 
 
 def recorded(run: RunDir) -> End | None:

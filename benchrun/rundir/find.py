@@ -42,6 +42,14 @@ def launch_time(run_id: str) -> datetime | None:
     return None
 
 
+def launched_at(run: RunDir) -> datetime | None:
+    """The time at which a run was launched: that of its id, else of its directory."""
+    created = run.time_of("created")
+    if created is None:
+        return launch_time(run.run_id)
+    return launch_time(run.run_id) or datetime.fromtimestamp(created, timezone.utc)
+
+
 def runs_at(name: str) -> list[RunDir]:
     """The run called ``name``, as `open_run` has it, or all runs of the folder
     ``name``, oldest first.

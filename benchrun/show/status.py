@@ -1,10 +1,15 @@
 """The states of runs as aligned lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
+
+from benchrun.jobs.endings import symptoms
 
 from .table import Table, plain
 
+MOST_LETTERS = 80
+"""Letters of a note."""
 TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 
 
@@ -16,10 +21,14 @@ def status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _note(row: Mapping[str, Any]) -> str:
-    """Reason why a run is in its state; empty for one that completed."""
+    """Reason why a run is in its state, its log's first: one line, of which ``status
+    --json`` has the rest. Empty for one that completed."""
     if row["state"] == "completed":
         return ""
-    return "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
+    evidence = row["evidence"]
+    found = [*symptoms(evidence), row["note"], *evidence]
+    text = "; ".join(dict.fromkeys(filter(None, found)))
+    return shorten(text, MOST_LETTERS, placeholder=" ...")
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

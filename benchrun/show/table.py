@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchrun.logs.rows import Rows
 
+LINE = 120
+"""Letters of a line where no terminal says how many fit."""
 SHORT = 13
 """Letters of a cell that is not wrapped."""
 LEAST = 10

@@ -75,7 +75,7 @@ def test_a_suspended_job_is_neither_running_nor_over(state: str) -> None:
 def test_a_number_that_says_nothing_by_itself_is_explained(facts: dict[str, int], done: int | None, word: str) -> None:
     script = None if done is None else Done(exit_code=done)
     end = classify(job("FAILED", **facts), script, **PLANNED)
-    assert any(word in line for line in symptoms(end))
+    assert any(word in line for line in symptoms(end.evidence))
 
 
 def test_what_sacct_cuts_or_adds_to_is_still_the_state() -> None:

@@ -1,12 +1,16 @@
 """``benchrun report`` writes files, and overwrites none."""
 
+import json
 import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import kept_runs
 import pytest
 from calling import call
+
+from benchrun import kept, paths
 
 RUN = kept_runs.named("llama3.1-8b-*")[0]
 
@@ -60,3 +64,40 @@ def test_curves_are_written_in_every_format(tmp_path: Path, name: str, begins: s
 def test_a_file_without_an_ending_takes_the_format_that_is_named(tmp_path: Path) -> None:
     assert report(str(RUN), "--output", "r", "--format", "junit", cwd=tmp_path).returncode == 0
     assert (tmp_path / "r").read_text().startswith("<?xml")
+
+
+def test_what_was_written_is_said_with_how_many_runs_are_slow(tmp_path: Path) -> None:
+    chosen = list(map(str, kept_runs.named("nemotron4-15b-*")))
+    result = report(*chosen, "--output", "r.csv", cwd=tmp_path)
+    verdicts = [kept.entries(paths.MEASURED)[Path(run).name]["verdict"] for run in chosen]
+    assert (result.returncode, verdicts.count("slow")) == (1, 2)
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("wrote r.csv: ")]
+    assert f"{len(chosen)} runs" in line
+    assert "2 slow" in line
+
+
+def test_runs_are_chosen_by_recipe_time_and_verdict(tmp_path: Path) -> None:
+    def chosen(*words: str, code: int) -> list[dict[str, Any]]:
+        result = report(str(paths.MEASURED), *words, "--json", cwd=tmp_path)
+        assert result.returncode == code, result.stderr
+        return json.loads(result.stdout)
+
+    rows = chosen("--recipe", "nemotron4-15b", "--verdict", "slow", code=1)
+    assert {(row["recipe"].split()[0], row["verdict"]) for row in rows} == {("nemotron4-15b", "slow")}
+    days = [row["launched"][:8] for row in chosen("--since", "2026-11-22", "--until", "2026-11-22", code=1)]
+    assert days and set(days) == {"20261122"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--verdict", "slwo"), 2, "no verdict is called 'slwo'"),
+        (("--since", "22.11.2026"), 2, "2026-11-22"),
+        (("--until", "2020-01-01"), 4, "is of this recipe and time"),
+        (("--verdict", "timeout"), 4, "no run has the verdict timeout"),
+        (("--verdict", "slow", "--history"), 2, "leave --verdict out"),
+    ],
+)
+def test_a_choice_of_nothing_says_so(words: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    result = report(str(RUN), *words, cwd=tmp_path)
+    assert (result.returncode, says in result.stderr, result.stdout) == (code, True, ""), result.stderr

@@ -127,6 +127,8 @@ def _show(
         from .view import acceptance_page
 
         click.echo(acceptance_page(acceptance), nl=False)
+    if written:
+        say(f"next: benchrun verify {written['path']}")
     return acceptance.exit_code
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import planned_line
 from benchrun.show.section import Section
-from benchrun.show.table import Table, plain
+from benchrun.show.table import LINE, Table, fitted, plain
 
 from .criteria import Acceptance, Criterion
 from .pack import Reason
@@ -126,7 +126,7 @@ def acceptance_page(acceptance: Acceptance) -> str:
         plan_points_table(acceptance),
         plan_runs_table(acceptance),
     )
-    text = "\n".join(plain(table) for table in tables if table.rows)
+    text = "\n".join(fitted(table, LINE) for table in tables if table.rows)
     return printable(
         f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}"
     )

@@ -82,7 +82,9 @@ def nodes(
     end = api.record_end(state)
     reason = None
     if end.ending.value != "completed":
-        reason = f"the job {end.ending.value}: {'; '.join(api.symptoms(end) or end.evidence)}"
+        reason = (
+            f"the job {end.ending.value}: {'; '.join(api.symptoms(end.evidence) or end.evidence)}"
+        )
     return _print(run, reason, as_json)
 
 

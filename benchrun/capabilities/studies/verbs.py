@@ -136,6 +136,9 @@ def study(
         say(
             f"{others} runs of this study have other options: give --report the --profile and --set of their launch"
         )
+    if not report:
+        verb = f"benchrun study {point['recipe']}"
+        say(f"next: {verb}" if dry_run else f"next: {verb} --report --format html > study.html")
     if dry_run or result.complete:
         return Exit.OK
     return Exit.INCONCLUSIVE

@@ -5,12 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchrun.judge.ratio import Ratio
-from benchrun.show.table import Table, as_csv, markdown, markdown_text, plain
+from benchrun.show.table import LINE, Table, as_csv, fitted, markdown, markdown_text
 
 from .result import SERVED, TABLED, PointResult, StudyResult
 from .schedule import PointState
 
 NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
+
+
+SPARE = ("gpu_hours_limit", "spread_pct", "gpu_hours_used")
+"""Columns that a line does without, the first one first."""
 
 
 def study_table(study: StudyResult) -> Table:
@@ -106,7 +110,7 @@ def study_page(study: StudyResult, form: str) -> str:
         head = f"# {study.study}\n\n{markdown_text(study.description)}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
     lines = "\n".join((planned_line(study), *said))
-    return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}\n"
+    return f"{study.study}: {study.description}\n\n{fitted(table, LINE, SPARE)}\n{lines}\n"
 
 
 def filled(table: Table) -> Table:
