@@ -248,6 +248,8 @@ class Summary(Measurement):
     """A step makes responses and trains on them: neither batch nor model would give
     rates.
     """
+    stated_peak: float | None = None
+    """The GPU's peak in TFLOPS that the caller stated, of a GPU that is not listed."""
 
     @model_serializer(mode="wrap")
     def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:

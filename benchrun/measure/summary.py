@@ -97,6 +97,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = No
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
         unknown_options=list(setting.unknown_options),
+        stated_peak=setting.peak,
         seq_length=setting.seq_length,
         global_batch_size=setting.gbs,
         micro_batch_size=facts.mbs,
@@ -328,7 +329,7 @@ def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | 
     peak = setting.peak_tflops(precision)
     if peak is None or tflops is None:
         return None
-    divisor = f"{setting.gpu} {precision} dense"
+    divisor = f"{setting.gpu or 'GPU'} {precision} dense"
     return Mfu(
         divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak
     )

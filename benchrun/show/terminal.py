@@ -173,9 +173,10 @@ def _needed(summary: Summary) -> dict[str, list[str]] | None:
     elif summary.window and not (any(rates.values()) or _left_out(summary)):
         return None
     if not summary.mfu and not summary.unknown_options:
-        peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
+        gpu = summary.gpu or summary.stated_peak
+        peak = {"gpu": gpu, "precision": summary.precision, "recipe": summary.model}
         needed["MFU"] = [name for name, value in peak.items() if value is None]
-        if summary.gpu and hardware.gpu(summary.gpu) is None:
+        if summary.gpu and not summary.stated_peak and hardware.gpu(summary.gpu) is None:
             needed["MFU"].append("peak-tflops")
     return needed
 

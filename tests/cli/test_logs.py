@@ -334,3 +334,16 @@ def test_following_goes_on_where_a_requeued_job_does(tmp_path: Path) -> None:
     (tmp_path / "ended.log").write_text("\n".join(lines))
     (tmp_path / "going.log").write_text("\n".join([*lines, *(megatron(n, 1.0) for n in (1, 2))]))
     assert [api.job_ended(parse_log(tmp_path / f"{name}.log")) for name in ("ended", "going")] == [True, False]
+
+
+def test_a_peak_that_is_stated_is_not_asked_for_again(tmp_path: Path) -> None:
+    line = (
+        " [2026-01-01 00:00:00.000000] iteration {i:8d}/      50 | consumed samples: 1 | "
+        "elapsed time per iteration (ms): 9800.0 | global batch size:  1024 | lm loss: 2.0E+00 | "
+        "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    )
+    log = tmp_path / "new.log"
+    log.write_text("".join(line.format(i=i) for i in range(1, 51)))
+    for options in (["--gpu", "NEW", "--peak-tflops", "900"], ["--peak-tflops", "900"]):
+        hint = next(row for row in call("parse", log, *options).stdout.splitlines() if "for MFU" in row)
+        assert hint.split()[2:] == ["add", "--precision", "--recipe"]

@@ -17,6 +17,7 @@ from benchrun.paths import table
 
 from . import constants
 from .kinship import (
+    FAMILY,
     TRAITS,
     Array,
     Kinship,
@@ -29,6 +30,9 @@ from .workload import Workload
 FILE = "calibration.csv"
 NEIGHBOURS = 80
 """Similar rows that the interval rests on; more make it narrower by about 2 %."""
+ENOUGH = 20
+"""Rows of which the share inside the interval says something."""
+GPU = TRAITS.index("gpu")
 LEVEL, NORMAL = 0.9, 1.645
 """Probability of the interval, and its half-width in standard deviations of a normal
 distribution."""
@@ -63,6 +67,23 @@ def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
     among = covariance(values, rows, rows) + np.diag(noise(values, rows))
     weights = np.asarray(np.linalg.solve(among, rows.residuals), dtype=np.float64)
     return replace(rows, weights=weights)
+
+
+def untested(load: Workload) -> str | None:
+    """Why the interval of ``load`` was not tested on workloads like it; None if it was.
+
+    Tested are GPUs, dense or with experts, of which `ENOUGH` rows are known, and models
+    of which any row is.
+    """
+    rows = stored_rows()
+    own = Kinship.of([load])
+    sort = "experts" if load.model.shape.moe else "dense models"
+    same_gpu = int((rows.traits[:, GPU] == own.traits[0, GPU]).sum())
+    if same_gpu < ENOUGH:
+        return f"{same_gpu or 'no'} rows of {sort} on {load.gpu.name} are known"
+    if not (rows.traits[:, FAMILY] == own.traits[0, FAMILY]).any():
+        return f"no row of {load.model.name} by such software is known"
+    return None
 
 
 def kind(load: Workload) -> str:

@@ -24,7 +24,7 @@ from . import prediction as model
 from . import runs, site
 from .budget import NOT_STATED, Budget
 from .prediction import Calibration, Prediction
-from .residuals import LEVEL
+from .residuals import LEVEL, untested
 from .workload import Workload
 
 SITE = "site"
@@ -56,6 +56,22 @@ class Predicted:
                 parts.append(f"{name} {degree}")
         return f"{what}: {', '.join([*parts, f'micro-batch {spec.mbs}'])}"
 
+    @property
+    def limit(self) -> str | None:
+        """Why measurements may lie outside the interval more often than it says; None if
+        it was tested on workloads like this one."""
+        if self.prediction.calibration != model.PUBLISHED:
+            return None
+        found = []
+        reason = untested(self.prediction.load)
+        if reason:
+            found.append(f"outside of what the interval was tested on: {reason}")
+        if self.spec.model.moe:
+            found.append(
+                "published rows of experts lie outside their interval more often than 1 in 10"
+            )
+        return "; ".join(found) or None
+
     def document(self) -> dict[str, Any]:
         """Document of ``predict --json``: seconds, tokens/s, MFU by convention, GiB."""
         one = self.prediction
@@ -84,7 +100,7 @@ class Predicted:
                 "high": memory * (1 + ESTIMATE_ERROR),
             },
             "calibration": one.calibration,
-            "warnings": list(self.warnings),
+            "warnings": list(filter(None, [self.limit, *self.warnings])),
             "gpu": spec.gpu,
             "precision": spec.precision,
             "num_gpus": load.num_gpus,

@@ -19,6 +19,8 @@ from .budget import SHOWN, Budget, amount, short
 if TYPE_CHECKING:
     from benchrun.api import Calibration, Predicted, RunSpec, Several
 
+WIDE = 25
+"""Percent by which a measurement may be slower, from which the interval says little."""
 AMOUNTS = {
     "tokens": "number of tokens: expected one like 15T, 300B or 2e9",
     "price": "price of a GPU-hour: expected a number like 2.5, without a currency",
@@ -267,7 +269,10 @@ def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit
         from benchrun.show.table import plain
 
         first = several.predictions[0]
-        click.echo(f"{first.spec.recipe}, {first.spec.task}, {first.spec.framework}")
+        click.echo(f"{first.spec.recipe}, {first.spec.task}")
+        limits = {f"{one.spec.gpu}: {one.limit}": None for one in several.predictions if one.limit}
+        for limit in limits:
+            click.echo(f"TAKE CARE: {limit}")
         click.echo(plain(several.table()), nl=False)
         if first.budget.stated:
             click.echo("days and costs are as uncertain as the step; --json has their ends")
@@ -312,9 +317,16 @@ def _print(curve: "Sequence[Predicted]") -> None:
     for each in curve:
         columns.append(_column(each.document(), parts, costs))
     click.echo(curve[0].title)
+    if curve[0].limit:
+        click.echo(f"TAKE CARE: {curve[0].limit}")
     for row in aligned([*zip(*columns, strict=True)]):
         click.echo("  ".join(row))
+    step = first["step_time_s"]
+    ends = [100 * (step[name] / step["median"] - 1) for name in ("low", "high")]
     share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high"
+    share += f" ({ends[0]:+.0f} to {ends[1]:+.0f} %)"
+    if ends[1] > WIDE:
+        share += ": too wide to choose by"
     click.echo(f"{share}; calibrated by {first['calibration']}")
     _say_warnings(curve)
 

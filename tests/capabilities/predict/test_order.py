@@ -75,3 +75,20 @@ def test_the_hint_of_a_curve_of_proxies_is_a_command() -> None:
     words = str(refused.value.hint).split("ask for the proxy: ")[1].replace("--set ", "").split()
     spec = api.curve_point(replace(experts, overrides=tuple(words)), (8, 16))
     assert [len(api.predicted_curve(spec, (8, 16), "weak").points), spec.num_gpus] == [2, 8]
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (api.Request("llama3.1-8b", "H100", "fp8", 64), None),
+        (api.Request("llama3.1-8b", "B200", "fp8", 64), "dense models on B200"),
+        (api.Request("deepseek-v3", "H100", "bf16", 1024), "experts lie outside"),
+        (api.Request("deepseek-v3", "H200", "bf16", 1024), "experts on H200"),
+    ],
+)
+def test_a_point_beyond_what_was_tested_says_so(request_: api.Request, says: str | None) -> None:
+    one = api.predicted(api.resolve_point(request_))
+    assert (one.limit is None) == (says is None)
+    if says:
+        assert says in (one.limit or "")
+        assert one.limit in one.document()["warnings"]
