@@ -8,7 +8,7 @@ from benchrun.jobs.endings import symptoms
 
 from .table import Table, plain
 
-MOST_LETTERS = 80
+MOST_LETTERS = 100
 """Letters of a note."""
 TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 

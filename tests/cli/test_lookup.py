@@ -194,9 +194,9 @@ class TestStatus:
         heading, line, other = status_lines([row, failed])
         assert line.split()[1:3] == ["completed", "local"]
         assert line.endswith("0.0666 s")
-        assert other.endswith(" a traceback a ...")
+        assert other.endswith(" ...")
         assert max(map(len, (heading, line))) <= 120
-        assert len(other.partition("0.0666 s   ")[2]) <= 80
+        assert len(other.partition("0.0666 s   ")[2]) <= 100
 
     def test_filters(self, folder: Path) -> None:
         def jobs(*options: str) -> list[str]:
