@@ -45,6 +45,7 @@ from benchrun.capabilities.studies.usecase import runs_of_other_points as runs_o
 from benchrun.capabilities.studies.usecase import study_result as study_result
 from benchrun.capabilities.studies.usecase import study_runs as study_runs
 from benchrun.capabilities.traces.usecase import fingerprint_of as fingerprint_of
+from benchrun.capabilities.traces.usecase import save_timeline as save_timeline
 from benchrun.capabilities.traces.usecase import trace_hint as trace_hint
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail

@@ -123,6 +123,18 @@ class UnknownKernel(Frozen):
     """Share of the ranks' windows."""
 
 
+class KernelTime(Frozen):
+    """The kernels of one name; a graph traced as a whole is none."""
+
+    name: str
+    kernel_class: str = Field(alias="class")
+    """A field of `Classes`."""
+    count: int
+    """Over all ranks."""
+    share: float
+    """Share of the ranks' windows."""
+
+
 class RangeTime(Frozen):
     """Marked ranges of one name (NVTX, annotations), on the first rank."""
 
@@ -167,6 +179,12 @@ class Fingerprint(Frozen):
     unknown_share: float
     """Share of the ranks' windows in kernels that no class knows."""
     unknown_kernels: list[UnknownKernel]
+    kernels: tuple[KernelTime, ...] = ()
+    """The kernels of every class, the longest first; empty in fingerprints of older
+    versions.
+    """
+    sentence: str = ""
+    """The largest loss and the advice."""
     ranges: list[RangeTime]
     products: list[ProductRow]
     notes: list[str]

@@ -66,11 +66,11 @@ def _of_reports(run: Evidence, printed: Printed) -> Iterator[Cause]:
     if not slow:
         return
     (rank, times), *_ = Counter(each.rank for each in slow).most_common(1)
-    own = [each for each in slow if each.rank == rank]
     since = _since(printed.reports, rank)
-    following = [each for each in printed.reports if each.step >= (since or 0)]
-    if times <= HALF * len(following):
+    following = sum(each.step >= (since or 0) for each in printed.reports)
+    if times <= HALF * following:
         return
+    own = [each for each in slow if each.rank == rank]
     lost = float(np.median([each.lost for each in own]))
     share = float(np.mean(run.steps >= (since or 0)))
     evidence = (
@@ -95,8 +95,11 @@ def _of_spread(run: Evidence, printed: Printed) -> Iterator[Cause]:
     if run.spec.layout.pp > 1 or printed.ranks:
         return
     for name in COMPUTE:
-        spreads = [printed.timers.get(name, {}).get(int(step)) for step in run.steps]
-        apart = np.array([each.high - each.low for each in spreads if each])
+        behind = []
+        for step in run.steps:
+            if each := printed.timers.get(name, {}).get(int(step)):
+                behind.append(each.high - each.low)
+        apart = np.array(behind)
         if len(apart) and (seconds := float(np.median(apart))) > NOTICED * run.step_s:
             evidence = (
                 f"the slowest rank takes {seconds:.3g} s longer for {name} than the fastest; "
@@ -137,8 +140,11 @@ def _grown(run: Evidence, printed: Printed, slow: NDArray[np.bool_]) -> dict[str
     for timer, by_step in printed.timers.items():
         sides = []
         for chosen in (slow, ~slow):
-            steps = [int(step) for step in run.steps[chosen]]
-            sides.append([by_step[step].high for step in steps if step in by_step])
+            times = []
+            for step in run.steps[chosen]:
+                if each := by_step.get(int(step)):
+                    times.append(each.high)
+            sides.append(times)
         if all(sides):
             found[timer] = float(np.median(sides[0]) - np.median(sides[1]))
     return found

@@ -68,7 +68,9 @@ class Printed:
         total = np.zeros(len(steps))
         for name in self.names(cause):
             by_step = self.timers[name]
-            total += [by_step[step].high if step in by_step else np.nan for step in steps]
+            for place, step in enumerate(steps):
+                spread = by_step.get(int(step))
+                total[place] += spread.high if spread else np.nan
         return total
 
     def names(self, cause: Name) -> list[str]:

@@ -14,11 +14,12 @@ from .collectives import Collective, collectives
 from .events import DeviceKind, Events, RankTrace, Tool
 from .idle import idle_by_cause
 from .intervals import Intervals, union_of
-from .kernels import CLASSES, classified, unknown
+from .kernels import CLASSES, classified, kernels_of, unknown
 from .messages import collective_name
 from .outside import notes_on
 from .ranges import Range, ranges_of
 from .roofline import ProductTime, products_of
+from .sentence import sentence
 from .stragglers import stragglers
 from .window import Choice, TraceWindow, window_of
 
@@ -45,7 +46,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
 
     UserError for whole steps of a trace that marks none.
     """
-    parts = [(trace, _window(trace, choice)) for trace in traces]
+    parts = windows_of(traces, choice)
     inside = [(trace, classified(trace, _within(trace, window))) for trace, window in parts]
     listed = collectives(inside)
     lengths = [window.length for _, window in parts]
@@ -65,7 +66,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     notes = list(_notes(parts, listed))
     if choice == "device":
         notes += notes_on(parts)
-    return model.Fingerprint(
+    result = model.Fingerprint(
         window=choice,
         window_s=median(lengths) / NS,
         steps=window.steps,
@@ -76,10 +77,17 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
         unknown_kernels=[
             model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]
         ],
+        kernels=tuple(kernels_of(inside, sum(lengths))),
         ranges=[_range(each) for each in ranges_of(first, window)],
         products=[_product(each) for each in products_of(first, classes)],
         notes=notes,
     )
+    return result.model_copy(update={"sentence": sentence(result)})
+
+
+def windows_of(traces: Sequence[RankTrace], choice: Choice) -> list[tuple[RankTrace, TraceWindow]]:
+    """The traces with their windows. UserError for whole steps of a trace that marks none."""
+    return [(trace, _window(trace, choice)) for trace in traces]
 
 
 def rank_shares(trace: RankTrace, window: TraceWindow) -> model.RankShares:

@@ -78,10 +78,14 @@ def with_public_names(document: dict[str, Any], public: PublicNames) -> dict[str
     ranges = []
     for each in document.get("ranges") or []:
         ranges.append({**each, "name": public.of_range(each["name"])})
-    unknown = []
-    for each in document.get("unknown_kernels") or []:
-        unknown.append({**each, "name": public.of_kernel(each["name"])})
-    return {**document, "ranks": ranks, "ranges": ranges, "unknown_kernels": unknown}
+    kernels: dict[str, Any] = {}
+    for field in ("unknown_kernels", "kernels"):
+        if field in document:
+            listed = document[field] or []
+            kernels[field] = [{**each, "name": public.of_kernel(each["name"])} for each in listed]
+    # Whoever reads it makes the sentence, which may name a kernel.
+    document = {name: value for name, value in document.items() if name != "sentence"}
+    return {**document, "ranks": ranks, "ranges": ranges, **kernels}
 
 
 def kept_traces(run: RunDir) -> KeptTraces:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun.paths import table
+from benchrun.rundir.fingerprint import KernelTime
 
 from .events import DeviceKind, Events, RankTrace
 from .intervals import Intervals
@@ -89,6 +90,24 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     number[events.kind == DeviceKind.PEER_COPY] = CLASSES.index("communication")
     recognised = np.array([pattern is not None for pattern in found_patterns], np.bool_)[index]
     return Classified(events, number, recognised | ~kernel)
+
+
+def kernels_of(parts: Sequence[tuple[RankTrace, Classified]], window_ns: int) -> list[KernelTime]:
+    """The kernels of every class, the longest first; ``window_ns`` is the sum over ranks."""
+    lengths: dict[tuple[str, Class], tuple[int, int]] = {}
+    for trace, classes in parts:
+        for kernel_class in CLASSES:
+            own = classes.events.where(classes.number == CLASSES.index(kernel_class))
+            for name in np.unique(own.name):
+                times = own.times.where(own.name == name)
+                key = trace.names[name], kernel_class
+                count, length = lengths.get(key, (0, 0))
+                lengths[key] = count + len(times.start), length + times.length()
+    found = []
+    for (name, kernel_class), (count, length) in lengths.items():
+        values = {"name": name, "class": kernel_class, "count": count}
+        found.append(KernelTime.model_validate({**values, "share": length / max(window_ns, 1)}))
+    return sorted(found, key=lambda kernel: -kernel.share)
 
 
 def unknown(

@@ -8,13 +8,16 @@ from pydantic import ValidationError
 
 from benchrun import kept, paths
 from benchrun.errors import UserError
+from benchrun.files import check_new, write_new
 from benchrun.rundir.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.rundir.folder import RunDir
 
-from .fingerprint import fingerprint
+from . import timeline
+from .fingerprint import fingerprint, windows_of
 from .nsight_export import export_report
 from .read import is_trace, read_traces, trace_files
+from .sentence import sentence
 from .window import Choice as Choice
 
 
@@ -29,7 +32,7 @@ def fingerprint_of(
     and for a window that the trace cannot give.
     """
     if len(files) == 1 and (stored := _stored(files[0])):
-        return stored, []
+        return stored.model_copy(update={"sentence": sentence(stored)}), []
     try:
         traces, empty = read_traces([_of_run(file) for file in files], export_report)
         return fingerprint(traces, window), empty
@@ -45,6 +48,18 @@ def fingerprint_of(
         raise UserError(
             f"the trace holds values of a wrong kind: {_in_words(error)}", where=where
         ) from error
+
+
+def save_timeline(files: Sequence[Path], window: Choice, page: Path) -> None:
+    """Write the picture of the ranks over time to a new HTML file. UserError as for
+    `fingerprint_of`, and for a kept run whose traces were not kept.
+    """
+    check_new(page)
+    if len(files) == 1 and _stored(files[0]):
+        raise UserError("the traces of this run were not kept", where=str(files[0]))
+    traces, _ = read_traces([_of_run(file) for file in files], export_report)
+    name = ", ".join(file.name for file in files)
+    write_new(page, timeline.page(windows_of(traces, window), name))
 
 
 def trace_hint(file: Path) -> str | None:
@@ -132,7 +147,12 @@ def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
 def without_names(result: Fingerprint) -> dict[str, Any]:
     """Every number of a fingerprint; a kept one has other names of files and hosts."""
     return result.model_dump(
-        exclude={"ranks": {"__all__": {"file", "host"}}, "stragglers": {"__all__": {"host"}}}
+        exclude={
+            "ranks": {"__all__": {"file", "host"}},
+            "stragglers": {"__all__": {"host"}},
+            "kernels": True,  # what older versions did not write
+            "sentence": True,
+        }
     )
 
 

@@ -21,8 +21,27 @@ if TYPE_CHECKING:
     show_default=True,
     help="Measure from a rank's first device event to its last, or whole marked steps.",
 )
+@click.option(
+    "--kernels",
+    "kernel_class",
+    type=click.Choice(["matmul", "attention", "memory_bound", "communication"]),
+    help="Show every kernel of this class in place of the other tables.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a picture of the ranks over time to a new page.",
+)
 @json_option
-def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
+def fingerprint(
+    traces: tuple[Path, ...],
+    window: "Choice",
+    kernel_class: str | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
     """Show where the time of each rank goes: compute, communication, copies, idle by
     cause, kernels, slow ranks.
 
@@ -41,6 +60,10 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     if as_json:
         print_json(result.model_dump(mode="json", by_alias=True))
     else:
-        from .view import fingerprint_text
+        from .view import fingerprint_text, kernels_text
 
-        click.echo(fingerprint_text(result), nl=False)
+        text = kernels_text(result, kernel_class) if kernel_class else fingerprint_text(result)
+        click.echo(text, nl=False)
+    if page:
+        api.save_timeline(traces, window, page)
+        say(f"written: {page}")

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from textwrap import fill
 
-from benchrun.rundir.fingerprint import CollectiveTime, Fingerprint, ProductRow, RankShares
+from benchrun.rundir.fingerprint import Classes, CollectiveTime, Fingerprint, ProductRow, RankShares
 from benchrun.show.table import Table, plain
 
 SHOWN = 8
 """Rows of a table; of more ranks the minimum, the median and the maximum are shown too.
 """
+LONGEST = 3
+"""Kernels of a class that are shown; --kernels shows all."""
 WIDTH = 100
 WIDEST_NAME, WIDEST_GROUP = 60, 16
 Column = tuple[str, Callable[[RankShares], float | None]]
@@ -49,16 +51,23 @@ def _parts(result: Fingerprint) -> Iterable[str]:
     yield _ranks("% of the window", result.ranks, _TIME)
     yield _ranks("kernels, % of the window", result.ranks, _CLASSES)
     yield _collectives(result.collectives)
+    kernels = []
+    for name in Classes.model_fields:
+        own = [kernel for kernel in result.kernels if kernel.kernel_class == name]
+        for kernel in own[:LONGEST]:
+            kernels.append((name, _short(kernel.name), kernel.count, _percent(kernel.share)))
+    yield _named(("class", "longest kernels", "count", "%"), kernels, len(kernels))
     rows = []
-    for each in result.ranges:
-        rows.append((_short(each.name), each.count, _ms(each.host_s), _ms(each.device_s)))
+    for marked in result.ranges:
+        times = _ms(marked.host_s), _ms(marked.device_s)
+        rows.append((_short(marked.name), marked.count, *times))
     yield _named(("marked range", "count", "host ms", "device ms"), rows)
     titles = ("product (batch x m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak")
     yield _named(titles, [_product(row) for row in result.products])
-    kernels = []
-    for kernel in result.unknown_kernels:
-        kernels.append((_short(kernel.name), _percent(kernel.share)))
-    yield _named(("kernel of no known class", "% of the window"), kernels)
+    strange = []
+    for each in result.unknown_kernels:
+        strange.append((_short(each.name), _percent(each.share)))
+    yield _named(("kernel of no known class", "% of the window"), strange)
     for slow in result.stragglers:
         place = f"rank {slow.rank}"
         if slow.host:
@@ -68,6 +77,19 @@ def _parts(result: Fingerprint) -> Iterable[str]:
     for note in result.notes:
         notes.append(fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6))
     yield "".join(f"{note}\n" for note in notes)
+    if result.sentence:
+        yield f"{fill(result.sentence, WIDTH)}\n"
+
+
+def kernels_text(result: Fingerprint, kernel_class: str) -> str:
+    """Every kernel of one class."""
+    rows = []
+    for kernel in result.kernels:
+        if kernel.kernel_class == kernel_class:
+            rows.append((_short(kernel.name), kernel.count, _percent(kernel.share)))
+    if not rows:
+        return f"no {kernel_class} kernels\n"
+    return plain(Table((f"{kernel_class} kernel", "count", "% of the window"), rows))
 
 
 def _product(row: ProductRow) -> Sequence[object]:
@@ -142,13 +164,13 @@ def _ranks_text(ranks: Sequence[int]) -> str:
     return f"{ranks[0]}..{ranks[-1]}"
 
 
-def _named(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def _named(titles: Sequence[str], rows: Sequence[Sequence[object]], shown: int = SHOWN) -> str:
     """The first rows of a table; nothing if there are none."""
     if not rows:
         return ""
-    text = plain(Table(titles, rows[:SHOWN]))
-    if len(rows) > SHOWN:
-        text += f"and {len(rows) - SHOWN} more\n"
+    text = plain(Table(titles, rows[:shown]))
+    if len(rows) > shown:
+        text += f"and {len(rows) - shown} more\n"
     return text
 
 

@@ -30,7 +30,8 @@ TRACE = Path(__file__).parents[1] / "traces/traces/nsys_2gpu_training.sqlite.xz"
 def test_a_kept_fingerprint_is_shown(path: Path) -> None:
     shown, empty = fingerprint_of([path])
     stored = json.loads((kept_runs.folder(path) / FINGERPRINT).read_text())
-    assert shown.model_dump(mode="json", by_alias=True) == stored
+    assert shown.model_dump(mode="json", by_alias=True).items() >= stored.items()
+    assert "Advice: " in shown.sentence or "No loss" in shown.sentence
     assert not empty
 
 
