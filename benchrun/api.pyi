@@ -20,6 +20,7 @@ from benchrun.capabilities.explain.usecase import evidence as evidence
 from benchrun.capabilities.explain.usecase import explain_run as explain_run
 from benchrun.capabilities.from_hf.recipe import NewRecipe as NewRecipe
 from benchrun.capabilities.from_hf.recipe import recipe_from_hf as recipe_from_hf
+from benchrun.capabilities.from_hf.server import server_recipe_from_hf as server_recipe_from_hf
 from benchrun.capabilities.history.series import History as History
 from benchrun.capabilities.history.series import history_of as history_of
 from benchrun.capabilities.nodes.usecase import fleet_of as fleet_of

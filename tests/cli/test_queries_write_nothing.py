@@ -99,6 +99,7 @@ VALUES: dict[str, list[str]] = {
     "--window": ["device", "steps"],
     "--scaling": ["weak"],
     "--tokens": ["15T"],
+    "--serve": ["/models/mine"],
     "--price": ["3"],
     "--power": ["700"],
     "--calibrate": ["RUN"],

@@ -1,6 +1,6 @@
 """The text of a recipe for a model that Hugging Face describes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ from benchrun.model.features import features
 from benchrun.paths import table
 from benchrun.recipes.catalogue import RecipeFile, checked, points
 from benchrun.recipes.schema import TrainingRecipe
-from benchrun.recipes.yamlfile import parse
+from benchrun.recipes.yamlfile import Document, parse
 
 from .config import config_file
 from .families import shape_of
@@ -26,7 +26,11 @@ LONGEST_SEQUENCE = 4096
 PRECISIONS = ["bf16", "fp8"]
 BATCH_PER_GPU = 4
 """Sequences of a step for each GPU: the same work in every layout."""
-DERIVED = "the fastest layout that fits, as benchrun predicts"
+COMMON = {
+    "gbs_per_gpu": BATCH_PER_GPU,
+    "derived": "the fastest layout that fits, as benchrun predicts",
+}
+"""Keys of each group of points."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +47,18 @@ def recipe_from_hf(path: Path) -> NewRecipe:
     """
     config = config_file(path)
     model, notes = shape_of(config)
-    place = Path(config.place.rpartition(":")[0])
-    name = place.stem if place.name != "config.json" else place.resolve().parent.name
+    name = model_name(config)
     launched = _frameworks(model)
     first = next(iter(launched))
-    head = _head(model, name, launched)
-    everything = {"gpu": [*GPUS], "precision": PRECISIONS, "num_gpus": [*SIZES]}
-    document = parse(head + _points([everything | {"layout": {}, "mbs": 1}]), str(path))
+    keys = _keys(model, name, launched)
+    everything = {"gpu": [*GPUS], "precision": PRECISIONS, "num_gpus": [*SIZES], "mbs": 1}
+    document = parse(head(keys) + listed_points([everything | COMMON]), str(path))
     recipe = checked(TrainingRecipe, document)
     listed = [each for each in points(recipe) if each.framework == first]
     found = fits(RecipeFile(name, recipe, document), listed)
-    remarks = [_parameters(model), *(f"left out: {note}" for note in notes)]
-    comment = "".join(f"# {remark}\n" for remark in remarks)
-    comment += f"# Written by benchrun recipe from-hf from {place.name}, model_type {config['model_type']}.\n"
-    return NewRecipe(comment + head + _points(_groups(found)), [*remarks, *_lines(found)])
+    remarks = [parameters(model), *(f"left out: {note}" for note in notes)]
+    text = head(keys, remarks) + listed_points(_groups(found))
+    return NewRecipe(text, [*remarks, *_lines(found)])
 
 
 def _frameworks(model: ModelShape) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def _frameworks(model: ModelShape) -> dict[str, Any]:
     return entries
 
 
-def _parameters(model: ModelShape) -> str:
+def parameters(model: ModelShape) -> str:
     main = model.model_copy(update={"mtp_layers": 0})
     text = f"{main.params_total:,} parameters"
     if model.moe:
@@ -83,16 +85,33 @@ def _parameters(model: ModelShape) -> str:
     return text
 
 
-def _head(model: ModelShape, name: str, launched: dict[str, Any]) -> str:
-    """All keys above the points."""
-    keys = {
+def model_name(config: Document) -> str:
+    """The name of a model: that of its file, or of its folder."""
+    place = Path(config.place.rpartition(":")[0])
+    if place.name == "config.json":
+        return place.resolve().parent.name
+    return place.stem
+
+
+def _keys(model: ModelShape, name: str, launched: dict[str, Any]) -> dict[str, Any]:
+    """All keys but the points."""
+    return {
         "description": f"{name}, pretraining from random weights",
         "task": "pretrain",
         "model": model.model_dump(exclude_defaults=True),
         "seq_length": min(model.max_position_embeddings, LONGEST_SEQUENCE),
         "frameworks": launched,
     }
-    return "".join(_yaml({key: value}) for key, value in keys.items())
+
+
+def head(keys: dict[str, Any], remarks: Sequence[str] = ()) -> str:
+    """The text of a recipe above its points, which begins with ``remarks``."""
+    text = "# Written by benchrun recipe from-hf.\n"
+    for remark in remarks:
+        text += f"# {remark}\n"
+    for key, value in keys.items():
+        text += _yaml({key: value})
+    return text
 
 
 def _groups(found: list[Fit]) -> list[dict[str, Any]]:
@@ -102,13 +121,13 @@ def _groups(found: list[Fit]) -> list[dict[str, Any]]:
     for fit in found:
         spec = fit.spec
         own = {"gpu": [spec.gpu], "precision": [spec.precision], "num_gpus": [spec.num_gpus]}
-        groups.append(own | fit.stated)
+        groups.append(own | fit.stated | COMMON)
     for key in ("num_gpus", "precision", "gpu"):
-        groups = _joined(groups, key)
+        groups = joined(groups, key)
     return groups
 
 
-def _joined(groups: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+def joined(groups: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """``groups`` in which those that differ in ``key`` alone are one."""
     joined: list[dict[str, Any]] = []
     for group in groups:
@@ -121,13 +140,15 @@ def _joined(groups: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     return joined
 
 
-def _points(groups: list[dict[str, Any]]) -> str:
+def listed_points(groups: list[dict[str, Any]]) -> str:
+    """The text of the points."""
     text = "points:\n"
     for group in groups:
+        own = dict(group)
         for key in ("gpu", "precision", "num_gpus"):
-            if len(group[key]) == 1:
-                (group[key],) = group[key]
-        lines = _yaml(group | {"gbs_per_gpu": BATCH_PER_GPU, "derived": DERIVED}).splitlines()
+            if len(own[key]) == 1:
+                (own[key],) = own[key]
+        lines = _yaml(own).splitlines()
         text += f"  - {lines[0]}\n" + "".join(f"    {line}\n" for line in lines[1:])
     return text
 

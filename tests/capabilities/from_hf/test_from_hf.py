@@ -135,3 +135,20 @@ def test_names_of_hugging_face_are_understood_in_a_recipe() -> None:
         result = call("show", *point, "--set", f"{key}=4")
         assert result.returncode == 2
         assert "did you mean 'model.num_layers'" in result.stderr
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang"])
+def test_a_server_of_any_weights_is_shown_and_rendered(config: Path, tmp_path: Path, framework: str) -> None:
+    file = tmp_path / "server.yaml"
+    result = call("recipe", "from-hf", config, "--serve", "/models/mine", "--output", file)
+    assert result.returncode == 0, result.stderr
+    point = ("--gpu", "H100", "--num-gpus", "1", "--framework", framework)
+    assert call("show", file, *point).returncode == 0
+    assert "/models/mine" in call("render", file, *point).stdout
+
+
+def test_weights_of_a_precision_without_points_are_not_served(config: Path) -> None:
+    config.write_text(json.dumps(MODELS["openai/gpt-oss-20b"][1], indent=2))
+    result = call("recipe", "from-hf", config, "--serve", "openai/gpt-oss-20b")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "quantization_config" in result.stderr
