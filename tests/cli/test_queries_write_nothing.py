@@ -60,6 +60,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "plan": ["tiny", "--cluster", "slurm-cpu"],
     "nodes": ["slurm-cpu", "--num-nodes", "2"],
     "recipe from-hf": ["CONFIG"],
+    "audit": ["RUNS"],
 }
 """Verb -> what it is called with, besides one option."""
 VALUES: dict[str, list[str]] = {
@@ -99,6 +100,10 @@ VALUES: dict[str, list[str]] = {
     "--window": ["device", "steps"],
     "--scaling": ["weak"],
     "--tokens": ["15T"],
+    "--sacct": ["LOG"],
+    "--since": ["2020-01-01"],
+    "--until": ["2099-01-01"],
+    "--verdict": ["pass"],
     "--serve": ["/models/mine"],
     "--price": ["3"],
     "--power": ["700"],
