@@ -120,7 +120,7 @@ def launch(
 
     With --published, run every point with a published number (of RECIPE, or of all
     recipes) on at most --max-gpus as one suite: it says the GPU-hours first, waits, and
-    ends with a table. The same command goes on after an interruption.
+    ends with a table and verdicts. The same command goes on after an interruption.
     """
     alone = {"--num-gpus": point["num_gpus"], "--profile": profile, "--exclude": how.exclude}
     if check_published(published, max_gpus, alone):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from benchrun import api, paths
-from benchrun.cli.options import interrupted, print_json, say
+from benchrun.cli.options import each, interrupted, print_json, say
 from benchrun.errors import UserError
 from benchrun.judge.references import load_references
 from benchrun.recipes.catalogue import RecipeFile, points, recipe_file
@@ -17,7 +17,7 @@ from benchrun.recipes.schema import Study, SuiteRun
 from benchrun.recipes.select import Request
 from benchrun.recipes.study import Expanded, StudyPoint
 from benchrun.usecases.listing import gpu_of, point_rows
-from benchrun.vocabulary import Exit
+from benchrun.vocabulary import Exit, worst
 
 from .resolved import ResolvedPoint, ResolvedStudy
 from .view import planned_line, study_page
@@ -137,7 +137,9 @@ def list_published(
 def launch_published(
     request: Request, max_gpus: int, recipes: Sequence[str], repeats: int, retries: int
 ) -> Exit:
-    """Say the GPU-hours, run the suite, and print it as a table."""
+    """Say the GPU-hours, run the suite, print it as a table and with the verdict of each
+    point; the exit code is the worst verdict's.
+    """
     planned = plan_published(request, max_gpus, recipes, repeats)
     say(planned_line(api.study_result(planned)))
     try:
@@ -145,7 +147,16 @@ def launch_published(
     except KeyboardInterrupt:
         return interrupted("suite")
     result = api.study_result(planned, retries=retries)
-    click.echo(study_page(result, "plain"), nl=False)
-    if result.complete:
-        return Exit.OK
-    return Exit.INCONCLUSIVE
+    click.echo(study_page(result, "plain"))
+
+    def judge(group: Sequence[api.RunDir]) -> Exit:
+        judgement = api.judge_runs(group)
+        api.store_judgement(judgement)
+        click.echo(f"{group[0].run_id}: {judgement.verdict.headline}")
+        return judgement.verdict.exit_code
+
+    groups = api.repeats(api.study_runs(planned))
+    codes, code = each(groups, judge, lambda group: group[0].run_id)
+    if not result.complete:
+        code = worst((code, Exit.INCONCLUSIVE))
+    return worst((code, *codes))

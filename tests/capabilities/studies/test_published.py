@@ -84,9 +84,12 @@ def test_the_suite_runs_and_ends_with_its_table(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
     words = ("launch", "tiny-gpt3", "--published", "--gpu", "CPU", "--max-gpus", "1", "--precision", "fp32")
     result = call(*words)
-    assert result.returncode == 0, result.stderr
-    assert result.stderr.startswith("1 runs take at most")
+    assert result.stderr.startswith("1 runs take at most"), result.stderr
     assert "completed" in result.stdout
+    (run,) = (path.name for path in (tmp_path / "runs").glob("tiny-gpt3-*"))
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith(f"{run}: "))
+    assert (tmp_path / "runs" / run / "verdict.json").is_file()
+    assert line.partition(": ")[2]
     again = call(*words)
-    assert again.returncode == 0
+    assert (again.returncode, again.stdout) == (result.returncode, result.stdout)
     assert "launched" not in again.stderr
