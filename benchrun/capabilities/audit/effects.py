@@ -107,8 +107,8 @@ class Effects:
     node_error: Floats
     jobs_of: list[Ints]
     """Of each node: its jobs in the order of their start."""
-    rivals: list[tuple[int, int]]
-    """Pairs of nodes of which one is slow, and their jobs do not tell which."""
+    rivals: list[tuple[int, ...]]
+    """Nodes of which one is slow, and their jobs do not tell which."""
 
 
 class _Table:
@@ -274,17 +274,17 @@ def fitted(jobs: Jobs, nodes: int) -> Effects:
     return _effects(fit, table, nodes, rivals)
 
 
-def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, int]]:
+def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, ...]]:
     """Add spells to the ``fit`` until no node is slower than chance; returns nodes that
     cannot be told apart.
     """
-    rivals: dict[int, int] = {}
+    rivals: list[tuple[int, ...]] = []
     limits = np.full(2, np.inf)
     while True:
         windows = _Windows(table, 1 / fit.deviation[table.job])
         clipped = np.clip(fit.residual / fit.deviation, -CLIP, CLIP)
         scores = windows.scores(clipped[table.job], _spread(fit, table, nodes))
-        barred = [spell.node for spell in fit.spells] + [*rivals, *rivals.values()]
+        barred = [spell.node for spell in fit.spells] + [node for group in rivals for node in group]
         scores[np.isin(windows.node, barred)] = 0.0
         scores[windows.sums((clipped > 1)[table.job].astype(float)) < FEWEST_JOBS] = 0.0
         if not (scores > limits[windows.passing]).any():
@@ -292,14 +292,13 @@ def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, int]]:
             if (limits >= before).all() or not (scores > limits[windows.passing]).any():
                 break
         best = int(np.argmax(np.where(scores > limits[windows.passing], scores, 0.0)))
-        rival = _rival(windows, table, scores, best)
-        node = int(windows.node[best])
-        if rival is None:
-            _add(fit, table, node)
+        group = _alike(windows, table, scores, best)
+        if len(group) == 1:
+            _add(fit, table, group[0])
         else:
-            rivals[node] = rival
+            rivals.append(group)
     _clear(fit, table, nodes, float(limits[0]))
-    return list(rivals.items())
+    return rivals
 
 
 def _limits(windows: _Windows, table: _Table, clipped: Floats) -> Floats:
@@ -319,17 +318,17 @@ def _limits(windows: _Windows, table: _Table, clipped: Floats) -> Floats:
     return limits
 
 
-def _rival(windows: _Windows, table: _Table, scores: Floats, best: int) -> int | None:
-    """Another node that ran most of the jobs of the window ``best`` and explains them
-    nearly as well.
+def _alike(windows: _Windows, table: _Table, scores: Floats, best: int) -> tuple[int, ...]:
+    """The node of the window ``best``, and the others that ran most of its jobs and
+    explain them nearly as well.
     """
     jobs = table.job[windows.begin[best] : windows.end[best]]
-    near = np.flatnonzero(scores**2 > scores[best] ** 2 - 2 * SURE)
-    for place in near[windows.node[near] != windows.node[best]]:
+    found = {int(windows.node[best])}
+    for place in np.flatnonzero(scores**2 > scores[best] ** 2 - 2 * SURE):
         others = table.job[windows.begin[place] : windows.end[place]]
         if 2 * len(np.intersect1d(jobs, others)) > len(jobs):
-            return int(windows.node[place])
-    return None
+            found.add(int(windows.node[place]))
+    return tuple(sorted(found))
 
 
 def _spread(fit: _Fit, table: _Table, nodes: int) -> float:
@@ -416,7 +415,7 @@ def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
         fit.solve()
 
 
-def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, int]]) -> Effects:
+def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]) -> Effects:
     jobs = fit.jobs
     covariance = fit.covariance()
     day, middle = _days(fit, covariance)

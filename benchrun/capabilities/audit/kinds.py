@@ -51,7 +51,8 @@ def kind_of(reading: Reading, row: Allocation | None) -> tuple[Kind, Setting]:
     unknown = tuple(name for name in NEEDED if not getattr(setting, name))
     name = None
     if unknown:
-        name = re.sub(r"[-_.]?\d{3,}", "", row.name) if row else reading.name
+        job = re.sub(r"[-_.]?\d{3,}", "", row.name) if row else ""
+        name = " ".join(filter(None, (job, reading.name)))
     model = setting.model
     work: dict[str, Any] = {
         "model": model.model_dump_json(exclude_defaults=True) if model else None,

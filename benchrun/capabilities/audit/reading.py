@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -44,6 +45,7 @@ _NAMED = re.compile(r"(?i)(?:slurm|job|jobid|id)[-_.]?(\d+(?:_\d+)?)|[-_.]o?(\d{
 _DATE = re.compile(r"(19|20)\d{6}$")
 NOT_ENDED = frozenset({"second_training", "two_jobs", "contradictory_result"})
 """Fatal problems of a log that end no job."""
+PRINTED = ("step", "loss", "step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
 LONGEST = 120
 """Letters of a problem that evidence quotes."""
 MOST_BETWEEN = 1000
@@ -66,6 +68,8 @@ class Reading:
     seconds: Floats
     """Seconds that each row of them stands for."""
     step_time_s: float | None
+    pace: float | None
+    """The step time, or what is proportional to it in jobs of one kind."""
     error: float
     """Relative standard error of the step time."""
     repeated_s: float
@@ -84,6 +88,8 @@ class Reading:
     """The reason why the job ended, if its log has one."""
     began: float | None
     """Date of the first step, in s since 1970."""
+    printed: int
+    """Checksum of what its steps print."""
     job_id: str | None = None
     nodes: tuple[str, ...] = ()
     name: str = ""
@@ -117,7 +123,7 @@ def read_folders(
     for found, reasons in parts:
         not_read += reasons
         for each in found:
-            same = (each.framework, each.step.tobytes(), each.seconds.tobytes())
+            same = (each.framework, each.began, each.printed)
             first = readings.setdefault(same, each)
             if first is not each:
                 not_read.append((each.log, f"the same steps as {first.log}: a copy"))
@@ -308,7 +314,8 @@ def reading_of(log: Log, given: Setting) -> Reading:
     """What one log says; ``given`` completes what it states."""
     setting = setting_of_log(log, given)
     rows = completed_rows(log, setting)
-    step_s, error = _step_time(log, rows)
+    pace, error = _pace(log, rows)
+    step_s = _step_time(log, rows, pace)
     seconds = rows.step_time_s * rows.interval
     usual = (step_s or 0.0) * rows.interval
     checkpoint_s = 0.0
@@ -339,6 +346,7 @@ def reading_of(log: Log, given: Setting) -> Reading:
         step=rows.step,
         seconds=seconds * _not_printed(rows),
         step_time_s=step_s,
+        pace=pace,
         error=error,
         repeated_s=again * (step_s or 0.0),
         checkpoint_s=checkpoint_s,
@@ -348,17 +356,21 @@ def reading_of(log: Log, given: Setting) -> Reading:
         complete=log.complete(log.planned_steps) if known else None,
         problem=_ending(log),
         began=log.began,
+        printed=crc32(b"".join(column.tobytes() for column in log.steps.columns(*PRINTED))),
         name=re.sub(r"[-_.]?\d{3,}", "", Path(log.file.partition(",")[0]).name.partition(".")[0]),
     )
 
 
-def _step_time(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
-    """Median step time after the warm-up and its relative standard error; None for a log
-    without times, and of two jobs.
+def _pace(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
+    """Median step time after the warm-up, or the reciprocal of the rate of a log without
+    times, and its relative standard error; None without either, and of two jobs.
     """
     count = len(rows.step)
     inside = rows.measured(np.arange(count) >= warmup_rows(count))
-    times = inside.step_time_s[~np.isnan(inside.step_time_s)]
+    times = inside.step_time_s
+    if np.isnan(times).all():
+        times = 1 / inside.tokens_per_s_per_gpu
+    times = times[~np.isnan(times)]
     if not len(times) or any(problem.kind == "two_jobs" for problem in log.problems):
         return None, 0.0
     middle = float(np.mean(times) if log.whole_seconds else np.median(times))
@@ -366,6 +378,13 @@ def _step_time(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
     if interval is None:
         return middle, 0.0
     return middle, (interval.high - interval.low) / (2 * NORMAL_95 * middle)
+
+
+def _step_time(log: Log, rows: CompletedRows, pace: float | None) -> float | None:
+    """Median step time, by the dates of the lines in a log without times."""
+    if not np.isnan(rows.step_time_s).all():
+        return pace
+    return float(np.median(np.mean([*log.dated_s.values()], axis=1))) if log.dated_s else None
 
 
 def _not_printed(rows: CompletedRows) -> float:

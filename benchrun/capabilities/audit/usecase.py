@@ -1,12 +1,12 @@
 """Folders of logs and the accounting -> the audit."""
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchrun.measure.statistics import Floats
+from benchrun.measure.statistics import Floats, robust_deviation
 
 from .accounting import allocations
 from .effects import LEAST, Z90, Effects, Jobs, fitted
@@ -18,6 +18,8 @@ from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, Tota
 from .reading import read_folders
 
 DAY_S = 86_400.0
+MOST_SPREAD = 0.05
+"""Relative spread of the step times of one work; jobs of one name may be of several."""
 FEWEST_OF_KIND = 3
 """Jobs of a layout that show how fast it is."""
 
@@ -48,9 +50,16 @@ class _Compared:
     """The jobs of which another of the same kind ran here, as numbers."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        timed = [index for index, each in enumerate(entries) if _step_time(each)]
-        counts = Counter(entries[index].kind for index in timed)
-        self.places = [index for index in timed if counts[entries[index].kind] > 1]
+        alike: dict[Kind | None, list[int]] = defaultdict(list)
+        for index, each in enumerate(entries):
+            if _pace(each):
+                alike[each.kind].append(index)
+        self.mixed = {kind for kind, places in alike.items() if _is_mixed(kind, places, entries)}
+        self.places = []
+        for kind, places in alike.items():
+            if len(places) > 1 and kind not in self.mixed:
+                self.places += places
+        self.places.sort()
         chosen = [entries[index] for index in self.places]
         self.names = sorted({name for each in chosen for name in each.nodes})
         self.kinds = list(dict.fromkeys(each.kind for each in chosen))
@@ -61,7 +70,7 @@ class _Compared:
         self.first_day = int(min(starts, default=0.0) // DAY_S)
         readings = [each.reading for each in chosen if each.reading]
         self.jobs = Jobs(
-            log_time=np.log([each.step_time_s or np.nan for each in readings]),
+            log_time=np.log([each.pace or np.nan for each in readings]),
             error=np.array([each.error for each in readings]),
             kind=np.array([kinds[each.kind] for each in chosen], dtype=np.int64),
             days=self._days(chosen),
@@ -85,8 +94,16 @@ class _Compared:
         return shares
 
 
-def _step_time(entry: Entry) -> float | None:
-    return entry.reading.step_time_s if entry.reading else None
+def _is_mixed(kind: Kind | None, places: Sequence[int], entries: Sequence[Entry]) -> bool:
+    """Whether jobs of one name differ so much that they do not do the same work."""
+    if kind is None or not kind.unknown:
+        return False
+    times = np.log([_pace(entries[place]) or np.nan for place in places])
+    return robust_deviation(times) > MOST_SPREAD
+
+
+def _pace(entry: Entry) -> float | None:
+    return entry.reading.pace if entry.reading else None
 
 
 def _audit(
@@ -107,8 +124,10 @@ def _audit(
             if entry.kind not in guesses:
                 guesses[entry.kind] = _guess(entry)
             expected = guesses[entry.kind]
+            if entry.kind in compared.mixed:
+                evidence.append("not compared: jobs of its name have very different step times")
         else:
-            expected = _expected(compared.effects, row)
+            expected = _expected(compared.effects, row, entry)
             kept = hours[row] - lost.fault[row] - lost.day[row]
             behind, words = choices.get(int(compared.jobs.kind[row]), (0.0, ""))
             losses = Lost(
@@ -164,11 +183,15 @@ def _guess(entry: Entry) -> Expected | None:
     return predicted(entry.reading, entry.setting)
 
 
-def _expected(effects: Effects, row: int) -> Expected | None:
+def _expected(effects: Effects, row: int, entry: Entry) -> Expected | None:
+    step_s, pace = entry.reading and entry.reading.step_time_s, _pace(entry)
+    if not (step_s and pace):
+        return None
     level, error = effects.level[row], effects.level_error[row]
     if np.isnan(level):
         return None
-    low, middle, high = np.exp(level + error * np.array([-Z90, 0.0, Z90])).tolist()
+    times = step_s / pace * np.exp(level + error * np.array([-Z90, 0.0, Z90]))
+    low, middle, high = times.tolist()
     return Expected(median=middle, low=low, high=high, source="other jobs of this cluster")
 
 

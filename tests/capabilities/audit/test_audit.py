@@ -94,6 +94,32 @@ def test_real_logs_are_not_blended_and_each_other_file_has_a_reason(tmp_path: Pa
     assert set(why) == {"notes.md", "empty.log", "copy.log.xz"} and "copy" in why["copy.log.xz"]
 
 
+RATE = (
+    "[titan] 2026-03-01 00:00:{:02d},123 - root - INFO - step: {:2d}  loss: 9.0000  "
+    "memory: 30.00GiB(40.00%)  tps: {:,}  tflops: 100.00  mfu: 20.00%\n"
+)
+
+
+def test_logs_with_rates_alone_are_compared_by_them(tmp_path: Path) -> None:
+    for job in range(4):
+        lines = [RATE.format(2 * step, step, 8000 + 10 * job) for step in range(1, 21)]
+        (tmp_path / f"slurm-{job + 10000}.out").write_text("".join(lines))
+    _, document = audit(tmp_path)
+    assert [job["job_id"] for job in document["jobs"]] == ["10000", "10001", "10002", "10003"]
+    for job in document["jobs"]:
+        assert job["expected_s"]["median"] == pytest.approx(2.0, rel=0.01)
+        assert "do not state model" in job["evidence"]
+
+
+def test_jobs_of_one_name_that_differ_much_are_not_compared(tmp_path: Path) -> None:
+    for job in range(6):
+        lines = [RATE.format(2 * step, step, 8000 + 4000 * (job % 2)) for step in range(1, 21)]
+        (tmp_path / f"slurm-{job + 10000}.out").write_text("".join(lines))
+    _, document = audit(tmp_path)
+    assert {job["expected_s"] for job in document["jobs"]} == {None}
+    assert all("not compared" in job["evidence"] for job in document["jobs"])
+
+
 def test_nothing_to_read_ends_with_4(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("nothing\n")
     code, document = audit(tmp_path)
