@@ -186,7 +186,7 @@ def evidence(
     if not isinstance(spec, TrainingSpec):
         hint = None
         if spec.stepped:
-            hint = f"name logs in place of runs: {run.path}/stdout.log"
+            hint = f"name logs in place of runs: {run.path / artifacts.STDOUT}"
         raise UserError(f"of {run.run_id} no layout is known, which explains its steps", hint=hint)
     measurement, times, steps = _measured(run, measurement or measure_run(run))
     fingerprint, notes = _fingerprint(run, traces)
