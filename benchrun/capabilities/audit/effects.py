@@ -93,6 +93,8 @@ class Effects:
     levels_error: Floats
     day: Floats
     """Of each day: what it adds; 0 unless it is slow."""
+    day_spread: float
+    """Standard deviation of usual days."""
     known_days: Ints
     """Days whose effects were fitted: the first rows of ``covariance``."""
     slow_by: Floats
@@ -267,7 +269,9 @@ def fitted(jobs: Jobs, nodes: int) -> Effects:
     if not len(jobs.kind):
         no, none = np.zeros(0), np.zeros(0, np.int64)
         days = np.zeros(jobs.days.shape[1])
-        return Effects(no, no, no, no, days, none, no, none, [], np.zeros((0, 0)), no, no, [], [])
+        return Effects(
+            no, no, no, no, days, 0.0, none, no, none, [], np.zeros((0, 0)), no, no, [], []
+        )
     table = _Table(jobs, nodes)
     fit = _Fit(jobs, table)
     rivals = _accuse(fit, table, nodes)
@@ -279,10 +283,12 @@ def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, ...]]:
     cannot be told apart.
     """
     rivals: list[tuple[int, ...]] = []
+    doubtful = np.zeros(len(fit.residual), bool)
     limits = np.full(2, np.inf)
     while True:
         windows = _Windows(table, 1 / fit.deviation[table.job])
         clipped = np.clip(fit.residual / fit.deviation, -CLIP, CLIP)
+        clipped[doubtful] = 0.0
         scores = windows.scores(clipped[table.job], _spread(fit, table, nodes))
         barred = [spell.node for spell in fit.spells] + [node for group in rivals for node in group]
         scores[np.isin(windows.node, barred)] = 0.0
@@ -297,6 +303,7 @@ def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, ...]]:
             _add(fit, table, group[0])
         else:
             rivals.append(group)
+            doubtful[table.job[windows.begin[best] : windows.end[best]]] = True
     _clear(fit, table, nodes, float(limits[0]))
     return rivals
 
@@ -418,7 +425,7 @@ def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
 def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]) -> Effects:
     jobs = fit.jobs
     covariance = fit.covariance()
-    day, middle = _days(fit, covariance)
+    day, middle, day_spread = _days(fit, covariance)
     total = np.bincount(jobs.kind, fit.weight, fit.kinds)[jobs.kind]
     others = total - fit.weight
     alone = others <= 1e-9 * total
@@ -433,6 +440,7 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]
         levels_error=np.sqrt(1 / np.bincount(jobs.kind, fit.weight, fit.kinds)),
         level_error=np.sqrt(fit.deviation**2 + 1 / others),
         day=day,
+        day_spread=day_spread,
         known_days=fit.known,
         slow_by=fit.slow_by,
         blamed=fit.blamed,
@@ -445,17 +453,18 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]
     )
 
 
-def _days(fit: _Fit, covariance: NDArray[np.float64]) -> tuple[Floats, float]:
-    """What each day adds to a usual one, 0 unless it is slow; and the effect of a usual
-    day.
+def _days(fit: _Fit, covariance: NDArray[np.float64]) -> tuple[Floats, float, float]:
+    """What each day adds to a usual one, 0 unless it is slow; the effect of a usual day,
+    and the spread of days.
     """
     day = np.zeros(fit.jobs.days.shape[1])
     if len(fit.known) < FEWEST_JOBS:
-        return day, 0.0
+        return day, 0.0, 0.0
     values = fit.values[: len(fit.known)]
     middle = float(np.median(values))
     above = values - middle
-    error = np.sqrt(np.diag(covariance)[: len(fit.known)] + robust_deviation(values) ** 2)
+    spread = robust_deviation(values)
+    error = np.sqrt(np.diag(covariance)[: len(fit.known)] + spread**2)
     slow = (above > LEAST) & (above > DAY_DEVIATIONS * error)
     day[fit.known[slow]] = above[slow]
-    return day, middle
+    return day, middle, spread

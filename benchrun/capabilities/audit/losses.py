@@ -42,6 +42,7 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
         shifted += _shift(jobs, effects, place, hours) * float(np.expm1(-spell.effect)) ** 2
     covariance = effects.covariance
     of_days = float(by_day @ covariance[:known, :known] @ by_day)
+    of_days += effects.day_spread**2 * float(by_day @ by_day)
     of_spells = float(by_spell @ covariance[known:, known:] @ by_spell) + shifted
     return Slowed(fault, day, _range(fault.sum(), of_spells), _range(day.sum(), of_days))
 

@@ -336,7 +336,8 @@ def _slow_days(compared: _Compared) -> dict[str, Range]:
     effects = compared.effects
     days = {}
     for place, day in enumerate(effects.known_days):
-        slow = _slower(effects.day[day], float(np.sqrt(effects.covariance[place, place])))
+        error = np.hypot(np.sqrt(effects.covariance[place, place]), effects.day_spread)
+        slow = _slower(effects.day[day], float(error))
         if effects.day[day] > 0 and slow:
             date = date_text((compared.first_day + int(day)) * DAY_S) or ""
             days[date.partition("T")[0]] = slow
