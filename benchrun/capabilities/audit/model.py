@@ -135,7 +135,7 @@ class Audit(Frozen):
     slow_days: dict[str, Range]
     """Date of each slow day -> relative slowness of its jobs."""
     undecided: tuple[tuple[str, ...], ...]
-    """Nodes that always ran together, one of which is slow."""
+    """Nodes of which one is slow, and their jobs do not tell which."""
     total: Total
     """All jobs together."""
     not_read: tuple[NotRead, ...]
