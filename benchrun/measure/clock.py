@@ -82,18 +82,19 @@ def _near(
     """Flags of the spans, in s over so many ``steps`` in so many ``stretches``, that are
     near to the usual one; all if none is.
 
-    A span and the median may each be a second off, in opposite directions; the mean of
-    the spans around the median is not.
+    The usual one is the mean of the middle half of the steps: a median is a second off,
+    and so is each span, perhaps in opposite directions.
     """
-    median = spread(spans / steps, steps).median * steps
-    around = np.abs(spans - median) <= NEAR_S * (stretches + 1) + NEAR * median
-    if not around.any():
-        return ~around
-    usual = spans[around].sum() / steps[around].sum() * steps
+    times = spans / steps
+    order = np.argsort(times)
+    ends = np.cumsum(steps[order])
+    quarters = ends[-1] / 4, 3 * ends[-1] / 4
+    middle_half = np.clip(ends, *quarters) - np.clip(ends - steps[order], *quarters)
+    usual = float(times[order] @ middle_half) / float(middle_half.sum()) * steps
     near: NDArray[np.bool_] = np.abs(spans - usual) <= NEAR_S * stretches + NEAR * usual
     if near.any():
         return near
-    return around
+    return ~near
 
 
 def _steady(

@@ -107,7 +107,7 @@ def _most_rows(bounds: Floats, dated: NDArray[np.bool_], middle: float) -> tuple
     """
     least, most = np.quantile(bounds[dated, 0], 0.25), np.quantile(bounds[dated, 1], 0.75)
     times, rounding = bounds.mean(axis=1), np.ptp(bounds, axis=1) / 2
-    alike = (np.abs(times - middle) <= rounding) & (rounding <= (SLOWER - 1) * middle)
+    alike = (np.abs(times - middle) <= 1.001 * rounding) & (rounding <= (SLOWER - 1) * middle)
     if alike.sum() >= 0.75 * dated.sum():
         stretches = alike[0] + np.count_nonzero(alike[1:] & ~alike[:-1])
         error = stretches * rounding[alike].max() / alike.sum()
