@@ -162,3 +162,20 @@ def test_the_mean_of_all_steps_is_a_finer_clock(tmp_path: Path, steps: int, rest
     found = summarise(parse_log(path))
     assert found.step_time_s.median == pytest.approx(3.89, rel=0.05 if coarse else 0.004)
     assert ("coarse_clock" in [problem.kind for problem in found.problems]) == coarse
+
+
+@pytest.mark.parametrize("batch_s", [0.1, 0.3, 12.2])
+def test_an_evaluation_with_as_many_batches_as_steps_is_no_training(tmp_path: Path, batch_s: float) -> None:
+    steps, lines, clock_s = 100, ["***** Running training *****", "  Total optimization steps = 100"], 0.0
+    for step in range(1, steps + 1):
+        clock_s += 10.0
+        lines.append(bar(step, steps, clock_s))
+        if step % 10 == 0:
+            lines.append(f"{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 100:.2f}}}")
+            lines += [bar(batch, steps, batch_s * batch) for batch in range(1, steps + 1)]
+            lines.append(f"{{'eval_loss': 2.5, 'eval_runtime': {batch_s * steps:.1f}, 'epoch': {step / 100:.2f}}}")
+            clock_s += batch_s * steps
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    found = summarise(parse_log(tmp_path / "log"))
+    assert (found.complete, found.fatal) == (True, None)
+    assert found.step_time_s.median == 10.0

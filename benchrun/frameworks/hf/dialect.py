@@ -236,6 +236,8 @@ class HuggingFace(Dialect):
         times = [time for time, _, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
             facts.run_time_s = median(times)
+        at, kind = self._pauses.columns("bars", "kind")
+        trainer_rows.rename_evaluations(self._bars, self._dictionaries, at[kind == EVALUATION])
         drawn = self._training_bars()
         average_s, rows = self._average_s(), Rows()
         pauses = before_bars(self._pauses, self._bars, drawn)

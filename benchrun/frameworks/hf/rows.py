@@ -71,6 +71,30 @@ def bars_by_total(bars: Columns) -> dict[int, Drawn]:
     return drawn
 
 
+def rename_evaluations(bars: Columns, printed: Columns, ends: Column) -> None:
+    """Give the bars of evaluations, with as many batches as the training has steps, a
+    total of their own.
+
+    Such a bar begins again, has no dictionary of a step, and its results are among the
+    ``ends``, counts of bars; then the training's goes on where it stood.
+    """
+    step, total = bars.columns("step", "total")
+    begins = np.flatnonzero((np.diff(step) < 0) | (np.diff(total) != 0)) + 1
+    stated = printed.column("bars")
+    for end in np.unique(ends).tolist():
+        at = int(np.searchsorted(begins, end)) - 1
+        if at < 0 or step[end - 1] != total[end - 1]:
+            continue
+        begin = int(begins[at])
+        stood = step[begin - 1]
+        goes_on = step[end] >= stood if end < len(step) else stood == total[begin]
+        trained = ((stated > begin) & (stated <= end)).any()
+        if total[begin - 1] == total[begin] and goes_on and not trained:
+            for bar in range(begin, end):
+                row = dict(zip(BAR_TYPES, bars.row(bar), strict=True))
+                bars.put(bar, (row | {"total": -int(total[bar])}).values())
+
+
 def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
     """The total of the bars that ran longest: the training's, whose time includes
     evaluation. 0 if none is so large.
