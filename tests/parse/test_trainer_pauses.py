@@ -179,3 +179,13 @@ def test_an_evaluation_with_as_many_batches_as_steps_is_no_training(tmp_path: Pa
     found = summarise(parse_log(tmp_path / "log"))
     assert (found.complete, found.fatal) == (True, None)
     assert found.step_time_s.median == 10.0
+
+
+@pytest.mark.parametrize("found", [0, 50, 80])
+def test_the_run_time_of_a_resumed_training_covers_its_own_steps_alone(tmp_path: Path, found: int) -> None:
+    lines = ["\\\\   /|    Num examples = 12,800 | Num Epochs = 1 | Total steps = 100"]
+    for step in range(found + 1, 101):
+        lines.append(f"{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 100:.2f}}}")
+    lines.append(f"{{'train_runtime': {10 * (100 - found)}.0, 'epoch': 1.0}}")
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    assert summarise(parse_log(tmp_path / "log")).step_time_s.median == pytest.approx(10.0)

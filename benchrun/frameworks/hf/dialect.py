@@ -54,6 +54,8 @@ FINE_ROWS, MANY_MORE = 10, 3
 """Rows of a fine clock that are enough; and the factor over the dictionaries from which
 bars win.
 """
+EPOCH_DIGIT = 0.01
+"""The last digit of a printed epoch."""
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
 
@@ -239,6 +241,7 @@ class HuggingFace(Dialect):
         at, kind = self._pauses.columns("bars", "kind")
         trainer_rows.rename_evaluations(self._bars, self._dictionaries, at[kind == EVALUATION])
         drawn = self._training_bars()
+        self._resumed = self._resumed or self._resumed_by_epochs(drawn)
         average_s, rows = self._average_s(), Rows()
         pauses = before_bars(self._pauses, self._bars, drawn)
         timed = drawn._replace(clock_s=pauses.without(drawn.clock_s))
@@ -353,6 +356,17 @@ class HuggingFace(Dialect):
         return trainer_rows.numbers(
             self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed
         )
+
+    def _resumed_by_epochs(self, drawn: trainer_rows.Drawn) -> int:
+        """The steps before the first dictionary's, if its epoch is no start's."""
+        epoch, own = self._dictionaries.columns("epoch", "step")
+        if len(drawn.step) or len(epoch) < FINE_ROWS or (own > 0).any() or not self._steps_passed():
+            return 0
+        apart = float(epoch[-1] - epoch[0]) / (len(epoch) - 1)
+        if trainer_rows.runs(self._dictionaries)[-1] or epoch[0] <= 2 * apart + EPOCH_DIGIT:
+            return 0
+        share = float(epoch[0] - apart) / float(epoch[-1])
+        return round(share * self._steps_passed())
 
     def _take_quantities(self, step: Column, clock: Column) -> None:
         """Rewards, lengths, rates and tokens of the dictionaries, by step."""
