@@ -27,7 +27,7 @@ SOCKETS = ("Socket", "gloo")
 TCP_PROVIDERS = ("tcp", "sockets", "udp")
 FABRICS = {"infiniband": "InfiniBand", "roce": "RoCE", "efa": "EFA"}
 """Fabrics beside which TCP is a fault -> their names."""
-TOGETHER, LEAST = 16 << 20, 64 << 10
+TOGETHER, LEAST = 512 << 10, 64 << 10
 """Bytes that are read of all files together, and of each at least: connections stand at
 the beginning.
 """

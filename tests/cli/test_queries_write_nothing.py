@@ -29,7 +29,7 @@ ASKING = {
     "nodes": ("--dry-run",),
 }
 """Verbs that start jobs -> the flags with which they only answer."""
-OUTPUTS = {"--output", "--plot", "--keep", "--pack"}
+OUTPUTS = {"--output", "--plot", "--html", "--keep", "--pack"}
 """Options that name a new file or folder."""
 STORES = {"compare", "--keep"}
 """These store the verdict of a run in the user's own results, as their help says, and of no other run."""
@@ -64,6 +64,7 @@ ARGUMENTS: dict[str, list[str]] = {
 }
 """Verb -> what it is called with, besides one option."""
 VALUES: dict[str, list[str]] = {
+    "--kernels": ["matmul"],
     "--gpu": ["H100"],
     "--precision": ["bf16"],
     "--num-gpus": ["8"],
@@ -94,6 +95,7 @@ VALUES: dict[str, list[str]] = {
     "--by": ["framework"],
     "--output": ["NEW.json", "NEW", "LOG"],
     "--plot": ["NEW.svg", "LOG"],
+    "--html": ["NEW.html", "LOG"],
     "--keep": ["NEW"],
     "--trace": ["RUN"],
     "--dumps": ["RUN"],

@@ -81,6 +81,11 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names = {LOG: str(folder / LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"dumps/": str(folder / "dumps")}
+    names |= {
+        "logs": str(folder / "dumps"),
+        "/logs/of/march": str(folder / "dumps"),
+        "sacct.txt": str(folder / "sacct.txt"),
+    }
     names |= {"result.json": str(SERVED / "inferencemax-kimi.json")}
     names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
@@ -131,6 +136,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / LOG).write_text("".join(step_line(step) for step in range(1, 51)))
     (folder / "profiled").mkdir()
     (folder / "dumps").mkdir()
+    (folder / "sacct.txt").write_text("JobID|JobName|State|ExitCode|Start|End|NodeList|AllocTRES\n")
     (folder / "dumps" / "rank_0.json").write_text('{"rank": 0, "state": "S"}')
     (folder / "profiled" / "spec.json").write_text("{}")
     (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")

@@ -174,7 +174,7 @@ def test_a_run_that_was_launched_before_can_still_be_read(tmp_path: Path) -> Non
     assert RunSpec.read(tmp_path / "spec.json").cluster.setup == ("RANK=1",)
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", [name for name in registry.names() if name != "command"])  # no recipe has that one
 def test_every_variable_that_a_job_sets_is_the_jobs_own(name: str) -> None:
     """What the script assigns, except the stated environment and what adds to the user's own value."""
     files = [catalogue.recipe_file(recipe) for recipe in paths.shipped(paths.RECIPES)]
