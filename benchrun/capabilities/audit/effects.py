@@ -80,35 +80,35 @@ class Spell:
 
 @dataclass(frozen=True)
 class Effects:
-    """What the jobs show."""
+    """Effects that the jobs show, and the errors of these."""
 
     level: Floats
-    """Of each job: the logarithm of the step time that the other jobs of its kind let
-    expect; NaN if there is no other.
+    """Logarithm of the step time that the other jobs of its kind let expect, for each
+    job; NaN if there is no other.
     """
     level_error: Floats
     """Its standard error for a new job, with the noise."""
     levels: Floats
-    """Of each kind: the logarithm of its step time on a usual day."""
+    """Logarithm of the step time on a usual day, for each kind."""
     levels_error: Floats
     day: Floats
-    """Of each day: what it adds; 0 unless it is slow."""
+    """Effect of each day; 0 unless it is slow."""
     day_spread: float
     """Standard deviation of usual days."""
     known_days: Ints
     """Days whose effects were fitted: the first rows of ``covariance``."""
     slow_by: Floats
-    """Of each job: what the slowest of its accused nodes adds."""
+    """Effect of the slowest accused node, for each job."""
     blamed: Ints
-    """Of each job: place of its slowest spell, or -1."""
+    """Place of the slowest spell, for each job; -1 without one."""
     spells: list[Spell]
     covariance: NDArray[np.float64]
-    """Of the known days' effects and then of the spells'."""
+    """Covariance of the effects of the known days and then of the spells."""
     node: Floats
-    """Of each node: what it adds, over all its jobs or those of its spell."""
+    """Effect of each node, over all its jobs or those of its spell."""
     node_error: Floats
     jobs_of: list[Ints]
-    """Of each node: its jobs in the order of their start."""
+    """Jobs of each node in the order of their start."""
     rivals: list[tuple[int, ...]]
     """Nodes of which one is slow, and their jobs do not tell which."""
 
