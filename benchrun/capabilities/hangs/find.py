@@ -142,6 +142,8 @@ def _doing(
             )
         if host.stopped:
             yield f"rank {rank}: {host.stopped}"
+        elif host.computes and host.doing is None:
+            yield f"rank {rank} computes: slow work and an endless loop look alike"
         if host.stack:
             yield f"rank {rank} is in " + ", called by ".join(map(str, host.stack[:FRAMES]))
 

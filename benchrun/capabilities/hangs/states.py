@@ -16,6 +16,8 @@ LONG = ("checkpoint", "compile")
 """Activities that end by themselves, however quiet they are, unless its file system hangs (state D)."""
 BUSY = 0.05
 """Least share of a core by which a process moves on."""
+FLOW = 10**5
+"""Least bytes per second by which it does: polls and heartbeats are fewer."""
 
 
 class Process(BaseModel, frozen=True):
@@ -79,15 +81,24 @@ class Host:
         return None
 
     @property
+    def computes(self) -> bool:
+        """Whether its own process does, which an endless loop does too."""
+        return self.state is not None and self.state.cpu_s >= BUSY * self.state.window_s
+
+    @property
     def moves_on(self) -> bool:
-        """Whether it is slow and does not hang: it computes, reads or writes for a slow thing."""
-        if self.state is None or self.stopped or self.doing in (None, "waits"):
+        """Whether it is slow and does not hang: it reads, writes, or a thing known to be slow or
+        a process of its own computes.
+        """
+        if self.state is None or self.stopped or self.doing == "waits":
             return False
         if self.doing in LONG and self.state.state != "D":
             return True
-        every: Iterable[Process] = (self.state, *self.state.children)
-        cpu_s = sum(process.cpu_s for process in every)
-        return cpu_s >= BUSY * self.state.window_s or any(process.io_bytes for process in every)
+        window_s, children = self.state.window_s, self.state.children
+        if any(each.io_bytes >= FLOW * window_s for each in (self.state, *children)):
+            return True
+        busy = sum(child.cpu_s for child in children) >= BUSY * window_s
+        return busy or (self.computes and self.doing not in (None, "device"))
 
 
 def read(files: Iterable[Path]) -> dict[int, Host]:

@@ -21,6 +21,7 @@ IN_COLLECTIVE = "/p/torch/distributed/distributed_c10d.py", 3252, "all_reduce"
 IN_LOADER = "/p/torch/utils/data/dataloader.py", 1275, "_try_get_data"
 IN_SAVE = "/p/torch/serialization.py", 943, "save"
 IN_COMPILER = "/p/torch/_inductor/compile_fx.py", 12, "compile_fx"
+IN_SYNCHRONIZE = "/p/torch/cuda/__init__.py", 1000, "synchronize"
 SLEEPING = "/home/me/train.py", 12, "work"
 
 
@@ -95,6 +96,8 @@ SLOW = {
     "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
     "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
     "an import": (("<frozen importlib._bootstrap>", 1176, "_find_and_load"), {"cpu_s": 1.0}),
+    "a checkpoint of the user's own": (SLEEPING, {"io_bytes": 10**8}),
+    "a child that compiles": (SLEEPING, {"children": [{"state": "S"}, {"state": "R", "cpu_s": 0.3}]}),
 }
 
 
@@ -119,9 +122,25 @@ def test_a_quiet_checkpoint_ends_by_itself_and_a_quiet_loader_does_not(tmp_path:
     assert found(tmp_path).ranks == [1]
 
 
-def test_a_rank_that_computes_for_ever_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frames", [SLEEPING, IN_SYNCHRONIZE])
+def test_a_rank_that_computes_for_ever_hangs(tmp_path: Path, frames: tuple[str, int, str]) -> None:
+    """Waiting for a device takes a core too."""
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, frames, state="R", cpu_s=2.0)
+    assert found(tmp_path).ranks == [1]
+
+
+def test_an_answer_says_that_slow_work_looks_like_an_endless_loop(tmp_path: Path) -> None:
     put(tmp_path, 0, IN_COLLECTIVE)
     put(tmp_path, 1, SLEEPING, state="R", cpu_s=2.0)
+    assert any("look alike" in line for line in found(tmp_path).evidence)
+    put(tmp_path, 1, SLEEPING)
+    assert not any("look alike" in line for line in found(tmp_path).evidence)
+
+
+def test_a_heartbeat_is_no_progress(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, SLEEPING, io_bytes=4000, children=[{"state": "S", "cpu_s": 0.02, "io_bytes": 900}])
     assert found(tmp_path).ranks == [1]
 
 
