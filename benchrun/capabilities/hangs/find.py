@@ -36,7 +36,11 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
     guilty = _guilty(found, records, hosts)
     if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
         return None
-    if not guilty and not found and not any(_waits(host) for host in hosts.values()):
+    if (
+        not guilty
+        and not found
+        and (_recorded(records, hosts) or not any(map(_waits, hosts.values())))
+    ):
         return None
     turning = set() if guilty else circle(found)
     strayed = odd(turning, found, records)
@@ -62,6 +66,11 @@ def _young(records: Records, found: Mapping[int, Wait]) -> bool:
         if records.written_s - wait.op.created_ns / 1e9 >= long_s:
             return False
     return True
+
+
+def _recorded(records: Records, hosts: Mapping[int, Host]) -> bool:
+    """Whether every rank has a record of its calls."""
+    return all(rank in records.dumps and records.dumps[rank].ops for rank in hosts)
 
 
 def _waits(host: Host) -> bool:

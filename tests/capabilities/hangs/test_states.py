@@ -144,6 +144,16 @@ def test_a_heartbeat_is_no_progress(tmp_path: Path) -> None:
     assert found(tmp_path).ranks == [1]
 
 
+def test_ranks_in_calls_that_all_have_ended_do_not_hang(tmp_path: Path) -> None:
+    """Asked in a slow start, they were at work when the recorders were written."""
+    write(tmp_path, 2, 2, None)
+    for rank in range(2):
+        put(tmp_path, rank, IN_COLLECTIVE, state="R", cpu_s=1.3)
+    assert found(tmp_path) is None
+    (tmp_path / "_dump_1").unlink()
+    assert found(tmp_path) is not None
+
+
 def test_a_rank_in_a_call_that_nobody_records_is_not_the_cause(tmp_path: Path) -> None:
     """gloo records no transfers: the rank waits in one, for a rank that stopped."""
     write(tmp_path, 3, 1, Fault("host", (1, 2)))
