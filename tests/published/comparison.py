@@ -79,7 +79,16 @@ class Match(NamedTuple):
 @functools.cache
 def extract() -> list[Values]:
     with (HERE / "bridge.csv").open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+        return [captured(row) for row in csv.DictReader(lines)]
+
+
+def captured(values: Values) -> Values:
+    """With the graphs that the training loop makes: scopes count only where a kind reads them."""
+    kind, scope = (values.get(f"model.cuda_graph_{name}", "") for name in ("impl", "scope"))
+    if kind == "local" and scope == WHOLE:
+        kind = WHOLE
+    modules = scope if kind == "transformer_engine" and plain("", scope) != NOTHING else NOTHING
+    return values | {"model.cuda_graph_impl": kind, "model.cuda_graph_scope": modules}
 
 
 def rendered(spec: TrainingSpec) -> Values:
@@ -95,7 +104,7 @@ def rendered(spec: TrainingSpec) -> Values:
             found |= {f"{part}.{name}": value for part in ("ddp", "optimizer")}
     for name, variable in framework(FRAMEWORK).environment(spec).items():
         found[f"env.{name}"] = variable.value
-    return found | {f"env.{name}": value for name, value in spec.env.items()}
+    return captured(found | {f"env.{name}": value for name, value in spec.env.items()})
 
 
 def _text(node: ast.expr) -> str:
@@ -134,8 +143,6 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         return either("optimizer.use_precision_aware_optimizer") != {NOTHING}
     if name == "attention_backend":
         return row[key] not in ("auto", "None", "") and ours.get("env.NVTE_FLASH_ATTN") != "0"
-    if name in ("cuda_graph_impl", "use_te_rng_tracker") and row["model.cuda_graph_scope"] == WHOLE:
-        return ours.get("model.cuda_graph_scope") != WHOLE  # megatron-core takes it from the scope alone
     needs = {
         "fp4_recipe": row["precision"] == "nvfp4",
         "fp8_recipe": row["precision"] == "fp8",
@@ -143,7 +150,6 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "grad_reduce_in_fp32": part == "ddp",
         "num_layers_at_start_in_bf16": row["mixed_precision.first_last_layers_bf16"] == "True",
         "num_layers_at_end_in_bf16": row["mixed_precision.first_last_layers_bf16"] == "True",
-        "cuda_graph_scope": row[key] == WHOLE or NOTHING not in either("model.cuda_graph_impl"),
         "recompute_granularity": row[key] != "selective" or row["model.recompute_modules"] != "",
         "recompute_modules": "selective" in either("model.recompute_granularity"),
         "recompute_method": "full" in either("model.recompute_granularity"),

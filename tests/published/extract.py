@@ -238,6 +238,8 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
         for name in names:
             if hasattr(part, name):
                 found[f"{part_name}.{name}"] = text(getattr(part, name))
+    if found["model.cuda_graph_scope"] == "None":  # named otherwise from v0.5.1 on
+        found["model.cuda_graph_scope"] = text(getattr(model, "cuda_graph_modules", None))
     return found
 
 

@@ -22,7 +22,7 @@ from benchrun.runspec.training import Recompute
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from comparison import LAYOUT, Difference, Match, differences, extract, matches, recipes, rendered  # noqa: E402
+from comparison import LAYOUT, Difference, Match, captured, differences, extract, matches, recipes, rendered  # noqa: E402
 
 LISTED = HERE / "differences.csv"
 FIELDS = (*Difference._fields, "kind")
@@ -133,6 +133,19 @@ def test_a_wrong_value_is_found() -> None:
     wrong = match.spec.model_copy(update={"training": training})
     found = differences("deepseek-v3", match.point, wrong, match.row, rendered(wrong))
     assert "model.moe_token_dispatcher_type" in {each.key for each in found}
+
+
+@pytest.mark.parametrize(
+    ("impl", "scope", "kind", "modules"),
+    [
+        ("none", "full_iteration", "none", "-"),
+        ("local", "full_iteration", "full_iteration", "-"),
+        ("transformer_engine", "mlp attn", "transformer_engine", "mlp attn"),
+    ],
+)
+def test_a_scope_counts_only_where_its_kind_of_graph_reads_it(impl: str, scope: str, kind: str, modules: str) -> None:
+    found = captured({"model.cuda_graph_impl": impl, "model.cuda_graph_scope": scope})
+    assert list(found.values()) == [kind, modules]
 
 
 def test_the_extract_names_its_sources() -> None:
