@@ -22,7 +22,8 @@ class Hung(Frozen):
     step_time_s: None = None
     waterfall: tuple[()] = ()
     causes: tuple[()] = ()
-    missing: tuple[()] = ()
+    missing: tuple[str, ...] = ()
+    """Why no step can be explained."""
     hang: Hang | None
     """Null where nothing hangs: a slow checkpoint, a slow loader."""
     of_dumps: bool = Field(default=False, exclude=True)

@@ -72,22 +72,28 @@ def explain(
     which group, and whether the host or the device is the cause; with --dumps for any
     job. Exit code 4: it hangs.
     """
+    given = [name for name, value in context.items() if value is not None]
     unreliable = None
     result: Explanation | Hung
-    given = [name for name, value in context.items() if value is not None]
     if run is None or dumps:
         if run or dumps is None or given or baseline or traces:
             hint = "benchrun explain RUN, or benchrun explain --dumps DIR"
             raise UserError("explain takes one of a run, a log, and dumps alone", hint=hint)
         result = api.explain_dumps(dumps)
-    elif kept.place(Path(run)).is_file():
-        result, unreliable = _of_log(Path(run), baseline, traces, context)
     else:
-        if given:
-            raise UserError(
-                f"{flags(given)}: for a log alone, a run states it", hint=f"benchrun explain {run}"
-            )
-        result = _of_run(api.open_run(run), traces, baseline)
+        try:
+            if kept.place(Path(run)).is_file():
+                result, unreliable = _of_log(Path(run), baseline, traces, context)
+            elif given:
+                message = f"{flags(given)}: for a log alone, a run states it"
+                raise UserError(message, hint=f"benchrun explain {run}")
+            else:
+                result = _of_run(api.open_run(run), traces, baseline)
+        except NoNumberError as error:
+            if not as_json:
+                raise
+            say(f"error: {error}")
+            result = api.Hung(run=run, missing=(error.message,), hang=None)
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:

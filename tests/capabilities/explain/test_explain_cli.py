@@ -210,6 +210,11 @@ def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
     code, _, err = call("explain", run)
     assert code == 4
     assert "no measured step" in err
+    code, out, err = call("explain", run, "--json")
+    assert (code, "no measured step" in err) == (4, True)
+    found = json.loads(out)
+    assert (found["step_time_s"], found["causes"], found["hang"]) == (None, [], None)
+    assert "no measured step" in found["missing"][0]
 
 
 def test_a_workload_of_a_wrong_kind_is_named(tmp_path: Path) -> None:
