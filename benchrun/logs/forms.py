@@ -46,6 +46,8 @@ class _Form:
     def __init__(self, text: str, records: Sequence[Record]) -> None:
         values = [(value, record.sink) for record in records for value in record.values]
         self.values = sorted(values, key=lambda pair: pair[0].start)
+        self.longest_loss = ""
+        """The longest text of a loss, which shows how many digits are printed."""
         self.pattern, end = "", 0
         for value, _ in self.values:
             self.pattern += _literal(text[end : value.start]) + f"({value.reading.pattern})"
@@ -65,6 +67,8 @@ class _Form:
             read: Any = float if plain else parse
             numbers = np.fromiter(map(read, group), np.float64, len(at))
             numbers = numbers if scale is None else scale(numbers)
+            if value.column == "loss" and group:
+                self.longest_loss = max(self.longest_loss, *group, key=len)
             if not plain:
                 usual &= ~np.isnan(numbers)
             if value.column in LIMITS:
@@ -151,6 +155,7 @@ class Forms:
             if len(inside) < len(at):
                 of_form = [tuple(compress(group, of_form[0])) for group in of_form]
             more_tables, more_odd = form.read(inside, of_form, lines)
+            self.dialect.loss_of(form.longest_loss)
             tables += more_tables
             odd += more_odd.tolist()
         return tables, odd

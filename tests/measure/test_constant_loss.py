@@ -190,3 +190,13 @@ def test_a_post_training_whose_losses_and_gradients_are_all_zero_trains_nothing(
     path = tmp_path / "a.log"
     path.write_text("".join(f"{{'loss': {loss}, 'grad_norm': {norm}, {REWARDS}}}\n" for loss, norm in rows))
     assert fatal_kind(parse_log(path)) == kind
+
+
+@pytest.mark.parametrize("blank", [0, 1, 3])
+def test_the_digits_of_a_loss_count_however_the_log_is_read(tmp_path: Path, blank: int) -> None:
+    # The first block of a log has bars alone, so that all dictionaries are read with one regex.
+    bars = [f" {n}%|#         | {n}/40 [00:{n:02d}<01:00,  1.00s/it]" + " " * 60 * blank for n in range(1, 41)]
+    losses = [f"{{'loss': 12.062, 'grad_norm': {n / 7}, 'epoch': {n / 100}}}" for n in range(1, 41)]
+    path = tmp_path / "a.log"
+    path.write_text("  Total optimization steps = 40\n" + "\n".join([*bars, *losses, ""]))
+    assert fatal_kind(parse_log(path)) == "no_update"
