@@ -28,7 +28,7 @@ _MEMBER = re.compile(rf'\s*"(?:{_ANY})"\s*:\s*(".*"),?\s*')
 
 
 _CRI = re.compile(
-    r"(?P<head>\d{4}-\d\d-\d\dT\S{8,30} (?P<stream>stdout|stderr) )(?P<tag>[PF])(?P<text>(?: .*)?)",
+    r"(?P<head>(?P<time>\d{4}-\d\d-\d\dT\S{8,30}) (?P<stream>stdout|stderr) )(?P<tag>[PF])(?P<text>(?: .*)?)",
     re.DOTALL,
 )
 _CRI_PIECES = (b" stdout P ", b" stderr P ")
@@ -64,6 +64,8 @@ class _Text(NamedTuple):
     """Whether the next text of the stream continues it."""
     head: str = ""
     """Text that stays before the line's own text."""
+    time: str = ""
+    """When the collector got it."""
 
 
 class Envelope:
@@ -72,6 +74,9 @@ class Envelope:
     """
 
     def __init__(self) -> None:
+        self._time = ""
+        self.rises = self.falls = 0
+        """Lines that the collector got later, or earlier, than the line before."""
         self._pieces: dict[str, str] = {}
         """Stream -> the text so far of a line whose end is still to come."""
 
@@ -93,6 +98,10 @@ class Envelope:
             if found is None:
                 yield line
                 continue
+            if self._time and found.time:
+                self.rises += found.time > self._time
+                self.falls += found.time < self._time
+            self._time = found.time
             whole = self._pieces.pop(found.stream, "") + found.text
             if found.is_piece:
                 self._pieces[found.stream] = whole
@@ -106,7 +115,9 @@ def _of_cri(line: str) -> _Text | None:
     match = _CRI.fullmatch(line)
     if match is None:
         return None
-    return _Text(match["text"][1:], match["stream"], match["tag"] == "P", f"{match['head']}F ")
+    return _Text(
+        match["text"][1:], match["stream"], match["tag"] == "P", f"{match['head']}F ", match["time"]
+    )
 
 
 def _of_json(line: str) -> _Text | None:
@@ -127,7 +138,9 @@ def _of_json(line: str) -> _Text | None:
     # Docker closes a whole line with a line end, and cuts a line of more than 16 KiB
     # into pieces.
     is_piece = "stream" in entry and "log" in entry and not text.endswith("\n")
-    return _Text(text if is_piece else _closed(text), str(entry.get("stream", "")), is_piece)
+    time = next((str(entry[key]) for key in _TIMES if key in entry), "")
+    text = text if is_piece else _closed(text)
+    return _Text(text, str(entry.get("stream", "")), is_piece, time=time)
 
 
 def _closed(text: str) -> str:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+import numpy as np
+
 from benchrun.errors import UserError
 from benchrun.runspec.launched import Launched
 
@@ -27,7 +29,7 @@ from .rows import Rows
 from .serving import Served
 from .skipped import Skipped
 from .stamps import work_of
-from .turns import another_training, two_jobs
+from .turns import another_training, backwards, falling, two_jobs
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -375,6 +377,9 @@ class Reader:
         if two_jobs(rows):
             detail = "steps of two jobs are mixed: equal numbers have other losses or times"
             file_problems.append(Problem("two_jobs", None, detail, source=self._source))
+        if self._newest_first(chosen, rows):
+            detail = "the newest line stands first: turn the log round (tac FILE)"
+            file_problems.append(Problem("newest_first", None, detail, source=self._source))
         if began := rows.began or another_training(rows, chosen.last_planned):
             how = "after the last planned step"
             file_problems.append(self._second_training(rows[began].line, how))
@@ -395,6 +400,13 @@ class Reader:
             pauses=tuple(chosen.stamps.pauses(rows, self._pauses)),
             **traits,
         )
+
+    def _newest_first(self, chosen: Dialect, rows: Rows) -> bool:
+        """Whether the steps, the program's dates or those of a collector fall."""
+        step, line = rows.columns("step", "line")
+        dates = chosen.stamps.of_lines(line)
+        collected = backwards(self._envelope.rises, self._envelope.falls)
+        return collected or falling(step) or falling(dates[~np.isnan(dates)])
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""

@@ -59,7 +59,7 @@ class Stamps:
         their dates; none over a pause. ``pauses``: line number -> what is done.
         """
         step, line, segment = rows.columns("step", "line", "segment")
-        date = self._of_lines(line)
+        date = self.of_lines(line)
         seconds, steps = np.diff(date), np.diff(step)
         before = np.searchsorted(np.sort(list(pauses)), line)
         usable = (seconds >= 0) & (steps > 0) & (np.diff(before) == 0) & (np.diff(segment) == 0)
@@ -77,7 +77,7 @@ class Stamps:
         step, line, segment, time, interval = rows.columns(
             "step", "line", "segment", "step_time_s", "interval"
         )
-        rest = np.diff(self._of_lines(line)) - (time * interval)[1:]
+        rest = np.diff(self.of_lines(line)) - (time * interval)[1:]
         rest = np.append(np.where(np.isfinite(rest), np.maximum(rest, 0.0), np.nan), np.nan)
         found = {}
         for at in np.flatnonzero(np.diff(segment)).tolist():
@@ -89,6 +89,6 @@ class Stamps:
         for at, work in sorted(found.items()):
             yield Pause(work, int(step[at]), float(rest[at]))
 
-    def _of_lines(self, line: Column) -> Column:
+    def of_lines(self, line: Column) -> Column:
         """The date of each line; NaN without one."""
         return np.array([self._dates.get(number, np.nan) for number in line.tolist()])

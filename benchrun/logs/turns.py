@@ -31,6 +31,10 @@ SAME_CLOCK = 0.1
 """Relative tolerance of a time: two ranks see times of one step that differ by less in
 most steps.
 """
+BACKWARDS = 0.75
+"""Share of the lines from one to the next of which steps or dates fall in a log that has
+its newest line first.
+"""
 ENOUGH = 5
 """Steps with one loss and two times that tell a second job from a rank with another
 clock.
@@ -77,6 +81,17 @@ class Turns:
             self._least = int(least[at])
             self.take(int(numbers[at]))
         self._last, self._least = int(numbers[-1]), int(least[-1])
+
+
+def backwards(rises: int, falls: int) -> bool:
+    """Whether steps or dates fall from nearly every line to the next one."""
+    return falls > max(BACKWARDS * (rises + falls), 1)
+
+
+def falling(numbers: Column) -> bool:
+    """Whether these numbers, of one line each, go `backwards`."""
+    differences = np.diff(numbers)
+    return backwards(int((differences > 0).sum()), int((differences < 0).sum()))
 
 
 def two_jobs(rows: "Rows") -> bool:

@@ -53,9 +53,9 @@ ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread
 is that of all rows.
 """
-NO_SPEED = frozenset({"two_jobs"})
-"""Kinds of problems after which the rows belong to no single run, so that nothing of
-them is a speed.
+NO_SPEED = frozenset({"two_jobs", "newest_first"})
+"""Kinds of problems after which the rows are not those of one run in order, so that
+nothing of them is a speed.
 """
 UNKNOWN = "unknown_option"
 """Kind of the problem of a log whose options are not all understood."""

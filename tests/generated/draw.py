@@ -28,12 +28,13 @@ CONTRADICTIONS = ("rate", "tflops", "dates", "option", "refuted", "impossible")
 SAID_TWICE = ("deepspeed", "bridge")
 """Forms that state the speed of a step twice."""
 SCENARIOS = {
-    "sound": 43,
+    "sound": 41,
     "crash": 13,
     "cut": 4,
     "truncated": 4,
     "loss": 8,
     "second": 4,
+    "newest": 2,
     "rate": 5,
     "tflops": 4,
     "dates": 3,
@@ -234,6 +235,8 @@ def _with(truth: Truth, scenario: str, random: Random, form: Form) -> Truth:
         return replace(truth, loss=random.choice(kinds))
     if scenario == "second":
         return replace(truth, second_job=True)
+    if scenario == "newest" and (form.numbered or form.mark is not None):
+        return replace(truth, newest_first=True)
     if scenario == "exotic":
         exotic = "exotic" in form.features and truth.states_setting
         return replace(truth, exotic=random.choice(sorted(EXOTIC))) if exotic else truth

@@ -50,6 +50,7 @@ RULES = {
     "stated against typed": ("benchrun.usecases.settings.check_options", nothing, "option"),
     "unknown options": ("benchrun.measure.setting.unknown_options", no_options, "exotic"),
     "cause of a crash": ("benchrun.measure.problems.strongest", the_last, "crash"),
+    "order of lines": ("benchrun.logs.reader.Reader._newest_first", lambda *_: False, "newest"),
     "no training": ("benchrun.measure.summary.no_training", nothing, "loss"),
 }
 """Rule -> function that holds it, what replaces it, scenario in which the lack shows."""

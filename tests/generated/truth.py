@@ -141,6 +141,8 @@ class Truth:
     """Which of the class's wordings."""
     second_job: bool = False
     """Another job, half as fast, writes into the same file."""
+    newest_first: bool = False
+    """The file has its last line first, as some collectors show logs."""
     copies: int = 1
     """Processes that print every step, with clocks of their own."""
     backlog: bool = False

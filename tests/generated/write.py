@@ -35,6 +35,8 @@ def lines(truth: Truth) -> list[Line]:
 def log(truth: Truth) -> bytes:
     """The file."""
     data = wrapped(lines(truth), truth.wrapper, truth.gpus, truth.seed)
+    if truth.newest_first:
+        data = b"".join(reversed(data.splitlines(keepends=True)))
     if truth.ending == "truncated":
         data = data[: -3 - truth.seed % 60]
     return data

@@ -1,5 +1,6 @@
 """Two jobs that write into one file at the same time give no number, however their lines are mixed."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -221,3 +222,22 @@ def test_restarts_from_a_checkpoint_are_one_job(form: Form, stops: list[int]) ->
         begin = stop // 4 * 4
     lines += job_lines[min(begin, STEPS - 1) :]
     assert "two_jobs" not in kinds(lines)
+
+
+@given(st.sampled_from(FORMS), st.integers(1, STEPS), st.integers(0, STEPS))
+def test_a_log_with_its_newest_line_first_gives_no_number(form: Form, first: int, restart: int) -> None:
+    lines = [line for step in job(form, 2.0, 10.0)[first - 1 :] for line in step.splitlines(keepends=True)]
+    assert "newest_first" not in kinds(lines)
+    assert "newest_first" not in kinds(lines + lines[restart:])
+    if STEPS - first > 2:
+        log = log_of([line.replace("\r", "") + "\n" * line.endswith("\r") for line in lines[::-1]])
+        assert "newest_first" in {problem.kind for problem in log.problems}
+        assert summarise(log).step_time_s is None
+
+
+def test_lines_that_a_collector_has_newest_first_give_no_number() -> None:
+    """Steps without numbers and dates: the collector's times tell."""
+    steps = [{"log": f"Step Time : 14.{n}s GPU utilization: 900.0MODEL_TFLOP/s/GPU\n"} for n in range(STEPS)]
+    lines = [json.dumps({**step, "time": f"2026-01-05T10:00:{n}Z"}) + "\n" for n, step in enumerate(steps, 10)]
+    assert "newest_first" not in kinds(lines)
+    assert "newest_first" in kinds(lines[::-1])

@@ -21,6 +21,7 @@ from benchrun.measure.problems import fatal_problem
 from benchrun.measure.rows import CompletedRows, completed_rows
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
 from benchrun.measure.statistics import NORMAL_95, Floats, Ints, confidence_interval, warmup_rows
+from benchrun.measure.summary import NO_SPEED
 from benchrun.measure.training import updates
 from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import DEGREES
@@ -43,7 +44,7 @@ _NUMBER = re.compile(r"\d+(?:[_.\-]\d+)?")
 _NAMED = re.compile(r"(?i)(?:slurm|job|jobid|id)[-_.]?(\d+(?:_\d+)?)|[-_.]o?(\d{5,}(?:_\d+)?)$")
 """A job's id in a name, where no accounting tells which numbers are ids."""
 _DATE = re.compile(r"(19|20)\d{6}$")
-NOT_ENDED = frozenset({"second_training", "two_jobs", "contradictory_result"})
+NOT_ENDED = frozenset({"second_training", *NO_SPEED, "contradictory_result"})
 """Fatal problems of a log that end no job."""
 PRINTED = ("step", "loss", "step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
 LONGEST = 120
@@ -371,7 +372,7 @@ def _pace(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
     if np.isnan(times).all():
         times = 1 / inside.tokens_per_s_per_gpu
     times = times[~np.isnan(times)]
-    if not len(times) or any(problem.kind == "two_jobs" for problem in log.problems):
+    if not len(times) or any(each.kind in NO_SPEED for each in log.problems):
         return None, 0.0
     middle = float(np.mean(times) if log.whole_seconds else np.median(times))
     interval = confidence_interval(times)
