@@ -8,7 +8,6 @@ from typing import NamedTuple
 from benchrun import hardware
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS
 
-from . import waits
 from .advice import fault
 from .buckets import Buckets
 from .evidence import Evidence
@@ -41,7 +40,8 @@ empty.
 
 def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
     """One cause if a group's collectives are far slower than their links."""
-    rates = [*_of_ceilings(run), *_of_trace(run), *_of_profile(run)]
+    alone = [*_of_ceilings(run), *_of_trace(run)]
+    rates = alone or [*_of_profile(run)]
     slow = [rate for rate in rates if rate[1] < rate[2]]
     if not slow or not run.on_gpu:
         return
@@ -126,8 +126,8 @@ LARGE = 32 << 20
 
 
 def _of_profile(run: Evidence) -> Iterator[Rate]:
-    """All communication of a profiled step against what its groups send; waiting for a
-    slow rank does not count.
+    """All communication of a profiled step against what its groups send; the time of the rank
+    that spends least, because the others wait for it.
     """
     if (
         run.breakdown is None
@@ -140,11 +140,8 @@ def _of_profile(run: Evidence) -> Iterator[Rate]:
     profiled = run.breakdown
     sent = sum(least.bytes_sent.values())
     own = link(run, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
-    late = waits.late_rank(run)
-    waited = 0.0
-    if late:
-        waited = min(late.seconds, profiled.communication_s)
-    spent = profiled.communication_s + profiled.hidden_s - waited
+    of_ranks = profiled.communication_of_ranks_s
+    spent = min(of_ranks, default=profiled.communication_s) + profiled.hidden_s
     if sent and own and least.message_bytes > MESSAGE and spent > SMALL_SHARE * profiled.step_s:
         yield f"all collectives ({BREAKDOWN})", sent / spent / 1e9, BESIDE * own.slow, own.usual
 

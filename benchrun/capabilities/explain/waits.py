@@ -107,7 +107,8 @@ def late_rank(run: Evidence) -> Late | None:
     only if it is much, and not on CPUs, which other processes use too.
     """
     if run.ranks is None:
-        return _late_in_trace(run) or _late_in_profile(run)
+        late = _late_in_trace(run) or _late_in_profile(run)
+        return None if late and _launches_late(run, late) else late
     measured = set(run.steps.tolist())
     rows = [row for row, step in enumerate(run.ranks.steps) if step in measured]
     if not rows:
@@ -126,18 +127,20 @@ def _launches_late(run: Evidence, late: Late) -> bool:
     Its own time holds the gaps between its kernels. Where its GPU idles for so long,
     that GPU is no slower than the others, unless the host is shown to be held up.
     """
-    if run.spec.layout.tp < 2 or late.since_step is not None or run.samples is None:
+    if run.spec.layout.tp < 2 or late.since_step is not None:
         return False
     for name in ("data_s", "garbage_s", "queued_s", "between_s"):
         if beyond_others(run.host_s(name), late.rank) > HALF * late.seconds:
             return False
     idle = [
         1 - min(gpu.utilisation_percent, 100) / 100
-        for gpu in run.samples.gpus
+        for gpu in (run.samples.gpus if run.samples else ())
         if gpu.utilisation_percent is not None
         and gpu.gpu == late.rank % run.spec.cluster.gpus_per_node
         and late.host in (None, gpu.host)
     ]
+    if not idle and run.breakdown is not None:
+        idle = [run.breakdown.idle_s / run.breakdown.step_s]
     return bool(idle) and max(idle) * run.typical_s > HALF * late.seconds
 
 

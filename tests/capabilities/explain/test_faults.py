@@ -220,9 +220,10 @@ def test_a_gpu_that_stands_still_has_a_slow_host() -> None:
     assert cause.seconds == pytest.approx(1.2, rel=0.05)
 
 
-def test_a_host_that_is_late_with_many_small_kernels_is_the_recipes_choice() -> None:
+@pytest.mark.parametrize("seq_length", [256, 2048])
+def test_a_host_that_is_late_with_many_small_kernels_is_the_recipes_choice(seq_length: int) -> None:
     run = kept()
-    spec = run.spec.model_copy(update={"seq_length": 256})
+    spec = run.spec.model_copy(update={"seq_length": seq_length})
     causes = explained(known(step_s=5.4, spec=spec, breakdown=profile(run, idle_s=1.2, step_s=5.4))).causes
     assert [cause.kind for cause in causes if cause.cause == "host"] == ["choice"]
 

@@ -55,6 +55,19 @@ def test_small_messages_take_their_latency() -> None:
         assert ("comm_bandwidth" in named(made)) is slow
 
 
+def test_waiting_for_each_other_is_no_slow_link() -> None:
+    """Neither where the ceilings show the link alone, nor where one rank waits much less."""
+    run = kept(TENSOR)
+    profile = run.breakdown.model_copy(update={"communication_s": 8.0, "step_s": 10.2})
+    alone = run.ceilings.collectives[0].bus_gb_per_s
+    assert alone > 0.6 * link(run, "tp").usual
+    assert "comm_bandwidth" not in named(known(TENSOR, step_s=10.2, breakdown=profile))
+    for of_ranks, slow in (((7.0, 9.0), True), ((0.05, 15.95), False)):
+        of_two = profile.model_copy(update={"communication_of_ranks_s": of_ranks})
+        made = known(TENSOR, step_s=10.2, ceilings=None, bound=None, breakdown=of_two)
+        assert ("comm_bandwidth" in named(made)) is slow
+
+
 def test_little_communication_has_no_bandwidth_to_speak_of() -> None:
     run = kept()
     profile = run.breakdown.model_copy(
