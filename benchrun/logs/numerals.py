@@ -16,7 +16,7 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
     **dict.fromkeys(
         ("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu", "samples_per_s"), _RATE
     ),
-    "clock_s": (0, LARGEST, False),
+    **dict.fromkeys(("clock_s", "consumed_samples"), (0, LARGEST, False)),
     "step": (0, LARGEST, True),
     "planned_steps": (1, LARGEST, True),
     **dict.fromkeys(("skipped", "nan"), (0, FEW, True)),

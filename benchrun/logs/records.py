@@ -277,10 +277,6 @@ class Traits:
     """The log says that all work is done."""
     unfinished: bool = False
     """The log says that the run began, and not that it ended."""
-    batches_kept: int = 0
-    """Rows whose count of samples rises by the printed batch in each step."""
-    batches_refuted: int = 0
-    """Rows whose count of samples rises by something else."""
     contradictions: list[str] = field(default_factory=list)
     """Rates and times that the log prints beside each other and that cannot all be true."""
     served: "list[Served]" = field(default_factory=list)

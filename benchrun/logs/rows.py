@@ -18,6 +18,10 @@ BEGINNING = 0.1
 """This part of a training's steps is its beginning: no checkpoint of a whole training
 leads back to it.
 """
+SAME_BATCH = 0.02
+"""Relative tolerance of a batch: one that ranks cannot share evenly is made a little
+smaller than printed.
+"""
 LARGEST_STEP = 1 << 62
 LONGEST_INTERVAL = (1 << 31) - 1
 
@@ -53,6 +57,8 @@ class Step(NamedTuple):
     """Rate of all ranks as reported: the step's time follows from it if the batch is
     known.
     """
+    consumed_samples: float | None = None
+    """Samples of all steps so far."""
 
     @property
     def clock(self) -> float | None:
@@ -262,6 +268,20 @@ class Rows(Columns):
         step = self.column("step")
         order = np.argsort(step, kind="stable")
         return self.chosen(order[np.append(np.diff(step[order]) != 0, True)])
+
+    def batches(self) -> tuple[Column, Column]:
+        """The batch of each row and whether its mean spans a change of it; of such a row
+        the samples that it consumed a step. NaN if not known.
+        """
+        step, interval, batch, samples = (
+            np.where(column >= 0, column, np.nan)
+            for column in self.columns("step", "interval", "global_batch_size", "consumed_samples")
+        )
+        mean = np.diff(samples, prepend=np.nan) / np.diff(step, prepend=np.nan)
+        known = np.diff(batch, prepend=batch[:1])
+        grew = (known != 0) & ~np.isnan(known) & (interval > 1)
+        spans = grew & ~(np.abs(mean - batch) <= SAME_BATCH * batch)
+        return np.where(spans, mean, batch), spans
 
     @property
     def last_step(self) -> int | None:

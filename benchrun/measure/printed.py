@@ -35,6 +35,9 @@ COUNTERS = (1.0, 60.0)
 """Seconds from each step or row to the next one of dates that only count."""
 FEWEST = 4
 """Rows whose dates tell."""
+FEWEST_RISES = 8
+"""Distances between rows, at least, by which a count rises."""
+MOST_DIGITS = 16
 FINEST = 4
 """Decimals of a printed number that are told apart."""
 ADAPTERS = ("lora_full", "lora_causal")
@@ -60,9 +63,6 @@ def contradictory_rates(
     """The printed rates of the rows ``inside`` that contradict the computed ones;
     ``models`` may be trained.
     """
-    if log.batches_refuted > log.batches_kept:
-        detail = f"in {log.batches_refuted} rows the consumed samples do not rise by the global batch size a step"
-        yield Problem("contradictory_rate", None, detail)
     for detail in log.contradictions:
         yield Problem("contradictory_rate", None, detail)
     samples_per_s = inside.batch / inside.step_time_s
@@ -71,6 +71,7 @@ def contradictory_rates(
         ("samples/s", inside.printed_samples, samples_per_s),
     ):
         yield from _other_rate(unit, printed, computed, _half_digit(inside.step_time_s))
+    yield from _other_count("samples", inside.consumed_samples, inside.batch, inside.step)
     counts = _counts(log, setting, models)
     if counts.values:
         yield from _other_tflops(inside, counts)
@@ -135,6 +136,29 @@ def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -
     own, theirs = float(np.median(computed[both])), float(np.median(printed[both]))
     detail = f"the log prints {theirs:.4g} {unit}, its step time and the batch, sequence and GPUs give {own:.4g}"
     yield Problem("contradictory_rate", None, detail)
+
+
+def _other_count(
+    unit: str, counted: Floats, a_step: Floats, step: NDArray[np.int64]
+) -> Iterator[Problem]:
+    """A problem if what all steps so far consumed does not rise by as much ``a_step``.
+
+    Rows that are some apart tell it: counters with few digits stand still between two.
+    """
+    known = ~np.isnan(counted) & ~np.isnan(a_step)
+    apart = max(1, known.sum() // FEWEST_RISES)
+    counted, step = counted[known], step[known]
+    if len(step) <= apart:
+        return
+    steps = step[apart:] - step[:-apart]
+    rise = float(np.median((counted[apart:] - counted[:-apart]) / steps))
+    zeros = sum(counted % 10.0**digits == 0 for digits in range(1, MOST_DIGITS))
+    rounding = 10.0 ** np.median(zeros) / np.median(steps)
+    expected = float(np.median(a_step[known]))
+    # A number that stands still or counts the steps is none of samples.
+    if rise > 1 and abs(rise - expected) > AGREES * expected + rounding:
+        detail = f"{rise:.6g} {unit} a step are consumed, the batch has {expected:.6g}"
+        yield Problem("contradictory_rate", None, detail)
 
 
 def _counts(log: Log, setting: Setting, models: Iterable[ModelShape | None]) -> _Counts:

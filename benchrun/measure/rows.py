@@ -59,13 +59,17 @@ class CompletedRows(NamedTuple):
     """Tokens/s/GPU as reported."""
     printed_samples: Floats
     """Samples/s of all ranks as reported, beside a time."""
+    consumed_samples: Floats
+    """Samples of all steps so far."""
     impossible: Flags
     contradictory: Flags
     """Rows whose own numbers do not fit each other."""
     other_work: Flags
     """Rows whose time has other work in it; if every step has, they count."""
     other_batch: Flags
-    """Rows whose batch is not that of the last step: it grew during the run."""
+    """Rows whose batch, or that of some of whose steps, is not that of the last row of one
+    batch.
+    """
 
     @property
     def usable(self) -> Flags:
@@ -112,16 +116,13 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, if the log gives only one of them."""
     columns = log.distinct
     names = (
-        "step_time_s",
-        "tokens_per_s_per_gpu",
-        "tflops_per_gpu",
-        "mfu",
-        "global_batch_size",
-        "samples_per_s",
+        *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu"),
+        *("samples_per_s", "consumed_samples"),
     )
     stated = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
-    time, rate, tflops, mfu, batch, samples = stated
-    batch[np.isnan(batch)] = setting.gbs or np.nan
+    time, rate, tflops, mfu, samples, *consumed = stated
+    batch, spans = columns.batches()
+    batch[np.isnan(batch) & ~spans] = setting.gbs or np.nan
     step, line, interval = columns.columns("step", "line", "interval")
     if setting.num_gpus and TOKENS_PER_S in log.quantities:
         # The rate printed beside it for a GPU may be that of some ranks.
@@ -155,11 +156,11 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))
-    other_batch = batch != batch[-1:]
-    left_out = impossible, contradictory, other & ~other.all(), other_batch & ~np.isnan(batch)
-    return CompletedRows(
-        step, line, interval, time, rate, tflops, mfu, batch, printed, samples, *left_out
-    )
+    last = batch[~spans | spans.all()][-1:]
+    other_batch = (batch != last) & ~(np.isnan(batch) & np.isnan(last))
+    left_out = impossible, contradictory, other & ~other.all(), other_batch
+    reported = tflops, mfu, batch, printed, samples, *consumed
+    return CompletedRows(step, line, interval, time, rate, *reported, *left_out)
 
 
 def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:

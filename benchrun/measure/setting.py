@@ -133,16 +133,16 @@ def setting_of_log(log: Log, given: Setting) -> Setting:
 def stated_setting(log: Log, given: Setting) -> Setting:
     """Facts that the log states, completed by ``given``.
 
-    A batch printed with the steps wins over one in the header.
+    A batch printed with the steps wins over one in the header, the last one if it grows.
     """
     facts = log.facts
     if log.launched:
         given = replace(given, model=log.launched.model)
-    batches = log.steps.column("global_batch_size")
-    printed = batches[batches > 0][-1:].tolist()
+    batches, spans = log.steps.batches()
+    printed = batches[(batches > 0) & (~spans | spans.all())][-1:].tolist()
     values = {
         "seq_length": log.actual_seq_length or facts.seq_length,
-        "gbs": printed[0] if printed else facts.gbs,
+        "gbs": round(printed[0]) if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
         # An unlisted device keeps the driver's name and has no peak.
         "gpu": "CPU"

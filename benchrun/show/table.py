@@ -212,7 +212,7 @@ STEP_FORMATS = ("csv", "jsonl")
 
 
 UNWRITTEN = "samples_per_s"
-"""The column that no file of steps has, because it is a quantity."""
+"""The first column that no file of steps has."""
 
 
 def step_lines(rows: "Rows", form: str) -> Iterator[str]:
@@ -221,7 +221,7 @@ def step_lines(rows: "Rows", form: str) -> Iterator[str]:
     """
     from benchrun.logs.rows import Step  # numpy, which a listing does without
 
-    written = [name for name in Step._fields if name != UNWRITTEN]
+    written = Step._fields[: Step._fields.index(UNWRITTEN)]
     if form == "csv":
         yield ",".join(written)
         for row in rows:

@@ -110,6 +110,47 @@ def test_the_summary_of_a_trainer_agrees_with_its_log(
     assert said(trainer(time_s, **factors)) == kind
 
 
+def growing(every: int, grown_at: int, *, consumed: bool) -> str:
+    """Rows of ``every`` steps; the batch is 64 up to step ``grown_at``, then 128, which takes twice as long."""
+    found, samples = "", 0
+    for step in range(1, 20 * every + 1):
+        samples += 64 if step <= grown_at else 128
+        if step % every:
+            continue
+        small = min(max(grown_at - (step - every), 0), every) / every
+        fields = [f"iteration {step:8d}/{20 * every:8d}", f"elapsed time per iteration (ms): {12000 - 6000 * small}"]
+        fields += [f"consumed samples: {samples:12d}"] * consumed
+        fields += [f"global batch size: {64 if step <= grown_at else 128:5d}", f"lm loss: {9 - step / 1e4:.6E}"]
+        found += f" {' | '.join(fields)} |\n"
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.floats(0, 1), st.booleans())
+def test_a_mean_over_a_change_of_batch_is_no_time_of_a_batch(every: int, share: float, consumed: bool) -> None:
+    """The batch grows anywhere, in the last row too, whose time is then no other row's."""
+    text = growing(every, grown_at=8 * every + round(12 * every * share), consumed=consumed)
+    reader = Reader()
+    reader.feed(text.encode())
+    reader.end()
+    found = summarise(reader.log("x.log"), given=Setting(seq_length=8192, num_gpus=8))
+    assert found.fatal is None
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(64 * 8192 / 8 / 6)
+    assert found.step_time_s.median == pytest.approx(found.global_batch_size * 6 / 64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.sampled_from([32, 96, 128, 256, 1024]), st.integers(0, 10**9))
+def test_consumed_samples_rise_by_the_batch(every: int, batch: int, before: int) -> None:
+    """The typed batch is 128, and no line states it."""
+    text = ""
+    for step in range(every, STEPS * every + 1, every):
+        samples = f"consumed samples: {before + batch * step:12d} |"
+        line = step_line(step, 12.2).replace(f"/{STEPS:8d}", f"/{STEPS * every:8d}")
+        text += line.replace(" | lm", f" | {samples} lm")
+    assert said(text) == wanted(batch / 128)
+
+
 def test_the_utilization_may_stand_on_the_line_after_the_row() -> None:
     reader = Reader()
     reader.feed(bridge(5.0, 1.0, before=False).encode())

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchrun.frameworks.lightning.consumed import SAMPLES, CountsSamples
 from benchrun.frameworks.lightning.facts import LORA
 from benchrun.frameworks.options import is_off, names, take_option
 from benchrun.logs.columns import NO_VALUE
@@ -147,7 +146,7 @@ _NAMES = {
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
     **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
-    "consumed samples": (SAMPLES, COUNT),
+    "consumed samples": ("consumed_samples", COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
@@ -182,7 +181,7 @@ def _rate(name: str) -> str | None:
     )
 
 
-class Megatron(CountsSamples):
+class Megatron(Dialect):
     """Megatron-LM, Megatron-DeepSpeed and their forks."""
 
     name = "megatron-lm"
@@ -314,10 +313,9 @@ class Megatron(CountsSamples):
         ]
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Compare samples with the batch; steps whose samples are not as long as the
-        last one's are other work. Count the rows of rank 0.
+        """Count the rows of rank 0; steps whose samples are not as long as the last
+        one's are other work.
         """
-        super().complete(values)
         if "step" not in values:
             steps = self._step + np.arange(1, np.size(values["line"]) + 1)
             self._step = int(steps[-1])

@@ -11,11 +11,19 @@ nemo/lightning/pytorch/callbacks/progress_printer.py.
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from benchrun.frameworks.lightning import facts as lightning
-from benchrun.frameworks.lightning.consumed import SAMPLES, CountsSamples
-from benchrun.logs.dialect import COUNT, NUMBER, Reading, Record, columns, fields, groups, headed
+from benchrun.logs.dialect import (
+    COUNT,
+    NUMBER,
+    Dialect,
+    Reading,
+    Record,
+    columns,
+    fields,
+    groups,
+    headed,
+)
 from benchrun.logs.numerals import count
 from benchrun.logs.rows import Rows
 
@@ -28,7 +36,7 @@ _CLOSED = Reading(pattern=r"\d{2,3}\.\d{1,2}|\d(?:\.\d{1,3})?e\+\d\d")
 """A rate at the end of a line: if it is cut, by less than 1 %; an exponent is whole."""
 _SAMPLES = {
     "consumed_samples": (
-        SAMPLES,
+        "consumed_samples",
         Reading(lambda text: count(text) if text.isdigit() else None, r"\d{1,15}"),
     ),
 }
@@ -47,7 +55,7 @@ _RATES = {
 _WHOLE = re.compile(_CLOSED.pattern)
 
 
-class Nemo2(CountsSamples):
+class Nemo2(Dialect):
     """NeMo 2.x."""
 
     name = "nemo2"
@@ -84,14 +92,6 @@ class Nemo2(CountsSamples):
             if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
                 values[0] = step._replace(column="step", reading=COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)
-
-    def complete(self, values: dict[str, Any]) -> None:
-        """Compare samples with the batch, except the first row: its mean misses the
-        very first step.
-        """
-        if not len(self.rows):
-            values.pop(SAMPLES, None)
-        super().complete(values)
 
     def read_facts(self, text: str) -> None:
         """Read the facts, the groups of ranks too, and whether adapters are trained."""
