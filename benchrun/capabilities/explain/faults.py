@@ -17,7 +17,7 @@ from benchrun.capabilities.explain.rise import growing, of_rise, risen
 from benchrun.capabilities.explain.said import said
 from benchrun.capabilities.explain.speed import held_back
 from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
-from benchrun.rundir.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
+from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
 """Wait for the data of a micro-batch that is a fault.
@@ -63,10 +63,15 @@ def _with_rise(found: list[Cause], of_steps: Cause, seconds: float) -> list[Caus
     costs as much explains it.
     """
     for number, cause in enumerate(found):
-        if cause.cause == of_steps.cause and cause.rank is None:
+        ranks = {cause.rank, of_steps.rank} - {None}
+        if cause.cause == of_steps.cause and len(ranks) < 2:
             words = f"{cause.evidence}; {of_steps.evidence}"
-            later = cause.model_copy(update={"since_step": of_steps.since_step, "evidence": words})
-            return [*found[:number], later, *found[number + 1 :]]
+            update = {
+                "since_step": of_steps.since_step,
+                "evidence": words,
+                "rank": max(ranks, default=None),
+            }
+            return [*found[:number], cause.model_copy(update=update), *found[number + 1 :]]
     if all(cause.seconds < HALF * seconds for cause in found):
         return [*found, of_steps]
     return found
@@ -108,6 +113,9 @@ def _reason(run: Evidence, late: waits.Late) -> tuple[Name, str | None]:
             of_node = field == "queued_s" and not waits.bound(run, late.rank)
             why = f"it {words} {more:.3g} s longer than they do ({HOST})"
             return "slow_rank" if of_node else name, why
+    waited = dict(enumerate(run.breakdown.data_of_ranks_s if run.breakdown else ()))
+    if waits.beyond_others(waited, late.rank) > HALF * late.seconds:
+        return "data", f"it {DELAYS[0][2]} longer than they do ({BREAKDOWN}, one step)"
     if idle := _idle_of(run, late):
         return idle, "its GPU is idle meanwhile"
     if slower := _slower_clock(run, late):

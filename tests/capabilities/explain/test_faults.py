@@ -87,6 +87,21 @@ def test_a_rank_that_slows_down_during_the_run_is_named_with_its_first_slow_step
     assert cause.seconds == pytest.approx(behind_s * (46 - step) / 40, rel=0.1)
 
 
+@pytest.mark.parametrize("source", ["hosts", "breakdown"])
+def test_a_loader_that_slows_down_is_one_cause_with_its_rank_and_first_step(source: str) -> None:
+    run = late_from(20, 20.0)
+    waits = tuple(20.0 * (step >= 20) for step in range(1, 46))
+    by_host = hosts()
+    late = by_host.ranks[2].model_copy(update={"data_s": waits})
+    by_host = by_host.model_copy(update={"ranks": (*by_host.ranks[:2], late, by_host.ranks[3])})
+    profiled = run.breakdown.model_copy(update={"data_of_ranks_s": (0.0, 0.0, 20.0, 0.0)})
+    run = without_foreign(replace(run, breakdown=None, hosts=by_host))
+    if source == "breakdown":
+        run = replace(run, hosts=None, breakdown=profiled)
+    faults = [cause for cause in explained(run).causes if cause.kind == "fault"]
+    assert [(cause.cause, cause.rank, cause.since_step) for cause in faults] == [("data", 2, 20)]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_ranks_that_only_differ_by_noise_are_not_late_from_any_step_on(seed: int) -> None:
     causes = explained(late_from(25, 0.0, noise_s=0.2, seed=seed)).causes
