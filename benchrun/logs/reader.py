@@ -245,6 +245,8 @@ class Reader:
             self._restarted = self._restarted or type(dialect)()
             self._take(self._restarted, line, is_fact=True)
         elif (how := self._other_training(dialect)) is None:
+            if self._restarted is not None:
+                dialect.facts.fill(self._restarted.facts)  # another stream came late
             self._restarted = None
             self._take(dialect, line, is_fact=False)
         elif self._restarted is not None:
@@ -386,6 +388,9 @@ class Reader:
             rows = rows.last_training(began)
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
         facts = chosen.facts  # the same object: the run's next file may state more
+        if self._restarted is not None and self._other_training(chosen) is None:
+            facts = replace(facts)
+            facts.fill(self._restarted.facts)
         if chosen.program is not None and chosen.program in (stated := self.stated()):
             facts = replace(facts)
             facts.fill(stated[chosen.program])

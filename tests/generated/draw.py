@@ -236,7 +236,8 @@ def _with(truth: Truth, scenario: str, random: Random, form: Form) -> Truth:
     if scenario == "second":
         return replace(truth, second_job=True)
     if scenario == "newest" and (form.numbered or form.mark is not None):
-        return replace(truth, newest_first=True)
+        on_one_line = any(line.glued for line in form.write(truth))
+        return replace(truth, newest_first=not on_one_line)
     if scenario == "exotic":
         exotic = "exotic" in form.features and truth.states_setting
         return replace(truth, exotic=random.choice(sorted(EXOTIC))) if exotic else truth

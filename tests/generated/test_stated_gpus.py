@@ -15,6 +15,7 @@ from benchrun.usecases.settings import check_options
 from .draw import draw
 from .forms import ALL
 from .truth import Truth
+from .wrap import wrapped
 from .write import log
 
 LAYOUT = {"tp": 2, "pp": 2, "cp": 1, "dp": 4, "ep": 1}
@@ -79,3 +80,20 @@ def test_a_copy_of_the_model_is_not_cut_in_parts(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         [*check_options(parse_log(file), {"num_gpus": 12})]
     assert error.value.where == f"{file}:1"
+
+
+FACTS = ("num_gpus", "gbs", "mbs", "seq_length", "precision", "tp", "pp", "num_layers", "planned_steps")
+
+
+@pytest.mark.parametrize("form", sorted(ALL))
+def test_facts_that_come_after_steps_count(form: str, tmp_path: Path) -> None:
+    """Another stream, with what the program printed first, reaches the file late."""
+    truth, file = truth_of(form), tmp_path / "x.log"
+    lines, first = ALL[form].write(truth), len([*ALL[form].head(truth, Random(1))])
+    stated = []
+    for at in (first, first + (len(lines) - first) // 2, len(lines)):
+        late = [*lines[first:at], *lines[:first], *lines[at:]]
+        file.write_bytes(wrapped(late, truth.wrapper, truth.gpus, truth.seed))
+        facts = parse_log(file).facts
+        stated.append([getattr(facts, name) for name in FACTS])
+    assert stated[1] == stated[0] == stated[2]
