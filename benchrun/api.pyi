@@ -28,6 +28,9 @@ from benchrun.capabilities.nodes.usecase import nodes_check as nodes_check
 from benchrun.capabilities.nodes.usecase import store_fleet as store_fleet
 from benchrun.capabilities.predict.budget import Budget as Budget
 from benchrun.capabilities.predict.prediction import Calibration as Calibration
+from benchrun.capabilities.predict.registry import held as held
+from benchrun.capabilities.predict.registry import register as register
+from benchrun.capabilities.predict.registry import registered as registered
 from benchrun.capabilities.predict.several import Several as Several
 from benchrun.capabilities.predict.several import predicted_several as predicted_several
 from benchrun.capabilities.predict.usecase import Predicted as Predicted

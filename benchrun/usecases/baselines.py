@@ -41,7 +41,7 @@ def baseline_runs(name: str, own: Conditions) -> list[MeasuredRun]:
     for run in runs:
         if besides_recipe(conditions(run.spec)) == besides_recipe(own):
             same.append(run)
-    return _measured(same) or _measured(
+    return measured(same) or measured(
         run for run in runs if (run.spec.recipe, run.spec.gpu) == (own.recipe, own.gpu)
     )
 
@@ -84,12 +84,12 @@ def _trainings(name: str) -> list[RunDir]:
     return [run for run in runs if run.spec.stepped]
 
 
-def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
+def measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
     """Return the ``runs`` that gave numbers."""
     found = []
     for run in runs:
-        if measured := _valid(run):
-            found.append(measured)
+        if valid := _valid(run):
+            found.append(valid)
     return found
 
 

@@ -111,6 +111,8 @@ VALUES: dict[str, list[str]] = {
     "--power": ["700"],
     "--calibrate": ["RUN"],
     "--csv": ["LOG"],
+    "--register": ["NEW", "LOG"],
+    "--check": ["LOG"],
     "--plan": ["LOG"],
     "--last": ["2"],
     "--state": ["completed"],

@@ -125,12 +125,27 @@ def _budgets(
     metavar="FILE",
     help="Predict the rows of a table.",
 )
+@click.option(
+    "--register",
+    "registry",
+    type=FILE,
+    metavar="FILE",
+    help="Append the prediction to a registry, before it is measured.",
+)
+@click.option(
+    "--check",
+    type=FILE,
+    metavar="FILE",
+    help="Hold a registry against the runs that began after it.",
+)
 @json_option
 def predict(
     scaling: Any,
     plot: Path | None,
     runs: tuple[str, ...],
     table: Path | None,
+    registry: Path | None,
+    check: Path | None,
     as_json: bool,
     num_gpus: Any,
     tokens: Any,
@@ -146,15 +161,22 @@ def predict(
     --tokens 15T --price 2.5 --power 700 says what the training costs; without --tokens
     it is the run's own steps that are counted. --csv FILE reads rows like those of published.csv instead of a
     recipe, and prints them with predicted_s, low_s and high_s. Exit code 4 if it can
-    predict none of them.
+    predict none of them, or if nothing that --check FILE holds is measured yet.
     """
+    if check is not None:
+        return _check(check, point["recipe"] or table or registry, as_json)
     if table is not None:
         return _predict_table(
             table,
             scaling,
             plot,
             runs,
-            {**point, "num_gpus": num_gpus, "a budget": tokens or price or power},
+            {
+                **point,
+                "num_gpus": num_gpus,
+                "a budget": tokens or price or power,
+                "registry": registry,
+            },
         )
     if point["recipe"] is None:
         raise UserError(
@@ -173,6 +195,7 @@ def predict(
         several = api.predicted_several(
             request, gpus, precisions, num_gpus, scaling or "weak", budgets, calibration
         )
+        _register(registry, several.predictions)
         return _print_several(several, plot, as_json)
     request = replace(request, gpu=gpus[0], precision=precisions[0])
     if scaling is not None or len(num_gpus) > 1:
@@ -184,6 +207,7 @@ def predict(
             calibration,
             budgets[0],
             plot,
+            registry,
             as_json,
         )
     spec = api.resolve_point(replace(request, num_gpus=next(iter(num_gpus), None)))
@@ -192,6 +216,7 @@ def predict(
             "--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512"
         )
     one = api.predicted(spec, calibration, budgets[0])
+    _register(registry, [one])
     if as_json:
         print_json(one.document())
     else:
@@ -214,6 +239,7 @@ def _predict_table(
         "--scaling": scaling,
         "--plot": plot,
         "--tokens, --price and --power": point["a budget"],
+        "--register": point["registry"],
     }
     given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
     ignored = [name for name, value in given.items() if value]
@@ -233,11 +259,13 @@ def _predict_curve(
     calibration: "Calibration | None",
     budget: "Budget",
     plot: Path | None,
+    registry: Path | None,
     as_json: bool,
 ) -> Exit:
     """Print, and draw into ``plot``, the step on each number of GPUs and where the
     curve breaks."""
     curve = api.predicted_curve(spec, num_gpus, scaling, calibration, budget)
+    _register(registry, curve.points)
     view = curve.view
     if as_json:
         print_json(curve.document())
@@ -252,6 +280,32 @@ def _predict_curve(
 
         save(list(scaling_plots([view])), plot)
     return Exit.OK
+
+
+def _register(registry: Path | None, predictions: "Sequence[Predicted]") -> None:
+    """Append ``predictions`` to ``registry`` if one is named."""
+    if registry is not None:
+        last = api.register(registry, predictions)
+        say(f"registered in {registry}, whose last hash is {last}")
+
+
+def _check(path: Path, other: Any, as_json: bool) -> Exit:
+    """Print each prediction of a registry beside what was measured afterwards."""
+    if other:
+        raise UserError("--check reads a registry alone: leave out what would be predicted")
+    lines = api.registered(path)
+    table = api.held(lines)
+    records = table.records()
+    found = [each for each in records if each["measured_s"]]
+    if as_json:
+        print_json({"schema_version": 1, "predictions": records})
+    else:
+        from benchrun.show.table import plain
+
+        click.echo(plain(table), nl=False)
+        inside = [each for each in found if each["inside"] == "yes"]
+        click.echo(f"{len(lines)} registered, {len(found)} measurements, {len(inside)} inside")
+    return Exit.OK if found else Exit.INCONCLUSIVE
 
 
 def _named(text: str | None) -> tuple[str | None, ...]:
