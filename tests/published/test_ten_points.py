@@ -11,9 +11,10 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("render", "frameworks"))]
 
+from accepted import facts
 from comparison import FRAMEWORK, Match, Values, matches, plain, rendered
 from released import answers, fetched
-from test_accepted import calls, facts, imports
+from test_accepted import calls, imports
 
 from benchrun.frameworks.registry import framework
 from benchrun.recipes.resolve import resolve
@@ -45,7 +46,7 @@ DEGREES = {
     "cp": "context",
     "ep": "expert_model",
 }
-OLDER, NEWER = "megatron-bridge_26.04.txt", "megatron-bridge_26.08.txt"
+OLDER, NEWER = "megatron-bridge_26.04", "megatron-bridge_26.08"
 LISTS = {"26.04": (OLDER,), "26.06": (OLDER, NEWER), "26.08": (NEWER,)}
 """Release of an image -> what its classes take; of NeMo 26.06 what those before and after it take."""
 PACKAGES = {

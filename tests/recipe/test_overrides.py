@@ -212,3 +212,15 @@ def test_another_layout_or_batch_is_no_longer_the_point_s_own(point: Callable[..
 @pytest.mark.parametrize("override", ["layout.tp=1", "layout.pp=null", "training.steps=20", "training.seed=7"])
 def test_what_changes_no_layout_and_no_batch_keeps_its_origin(point: Callable[..., Any], override: str) -> None:
     assert (point(override).source, point(override).derived) == (point().source, None)
+
+
+@pytest.mark.parametrize("key", ["mbs", "seed", "layout.tp", "generation.memory_share", "cluster.gpus_per_node"])
+def test_a_truth_value_is_no_number(key: str) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(Request("qwen3-30b-a3b-grpo", "H100", num_gpus=32, overrides=(f"{key}=true",)))
+    assert "number" in error.value.message
+
+
+def test_a_truth_value_is_taken_where_it_belongs() -> None:
+    spec = resolve(Request("qwen3-30b-a3b-grpo", "H100", num_gpus=32, overrides=("layout.sequence_parallel=true",)))
+    assert spec.layout.sequence_parallel

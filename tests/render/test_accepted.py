@@ -1,7 +1,4 @@
-"""Each framework's command and file use only what that framework's release accepts: the lists in ``accepted/``.
-
-The lists were read out of the releases' sources, which the head of each names.
-"""
+"""Each framework's command and file use only what its release accepts: the lists in ``tests/accepted.txt``."""
 
 import ast
 import itertools
@@ -14,13 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from accepted import facts
 from kinds import OF_TODAY, SPREAD, spec
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
 from benchrun.render import render
 
-ACCEPTED = Path(__file__).parent / "accepted"
 MOE = ("layout.ep=8", "layout.etp=4")
 WIDE = {
     "llama": (*SPREAD, "layout.vp=5", "layout.cp=2", "training.tp_comm_overlap=true"),
@@ -29,12 +28,8 @@ WIDE = {
     "grok": (*SPREAD, *MOE, "layout.cp=2", "layout.vp=8"),
     "mixtral": (*SPREAD, *MOE),
 }
-LATEST, BRIDGE_LATEST = "megatron-bridge_26.08.txt", "image=nvcr.io/nvidia/nemo:26.08"
+LATEST, BRIDGE_LATEST = "megatron-bridge_26.08", "image=nvcr.io/nvidia/nemo:26.08"
 FULL = "training.recompute={granularity: full, method: block, num_layers: 2}"
-
-
-def facts(name: str) -> list[str]:
-    return [line for line in (ACCEPTED / name).read_text().splitlines() if line and not line.startswith("#")]
 
 
 def leaves(tree: dict, prefix: str = "") -> Iterator[str]:
@@ -61,7 +56,7 @@ def test_nemo1_reads_every_key(tmp_path: Path, release: str, kind: str, precisio
     text = render(spec(tmp_path, kind, "nemo1", image, *wide, precision=precision))["nemo1.yaml"]
     keys = set(leaves(yaml.safe_load(text)))
     assert {"trainer.max_steps", "model.num_layers", "model.optim.lr"} <= keys
-    assert keys <= set(facts(f"nemo1_{release}.txt"))
+    assert keys <= set(facts(f"nemo1_{release}"))
 
 
 def test_nemo1_states_the_spec(tmp_path: Path) -> None:
@@ -113,10 +108,10 @@ def imports(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("framework", "file", "release"),
     [
-        ("nemo2", "train_nemo2.py", "nemo2_25.07.txt"),
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11.txt"),
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt"),
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.08.txt"),
+        ("nemo2", "train_nemo2.py", "nemo2_25.07"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.08"),
     ],
 )
 @pytest.mark.parametrize(("kind", "task", "more"), [
@@ -157,12 +152,12 @@ BRIDGE_TODAY, NEMO2_TODAY = "image=nvcr.io/nvidia/nemo:26.04.01", ("deepseek", "
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "nvfp4"])
 def test_models_of_today_are_written_in_names_that_there_are(tmp_path: Path, kind: str, precision: str) -> None:
     cases = [
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt", (BRIDGE_TODAY,)),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04", (BRIDGE_TODAY,)),
         ("megatron-bridge", "train_megatron_bridge.py", LATEST, (BRIDGE_LATEST,)),
     ]
     if kind in NEMO2_TODAY and precision != "nvfp4":
         even = ("layout.stages=null", "model.num_layers=64") if kind == "deepseek" else ()
-        cases.append(("nemo2", "train_nemo2.py", "nemo2_25.07.txt", even))
+        cases.append(("nemo2", "train_nemo2.py", "nemo2_25.07", even))
     gpu = "B200" if precision == "nvfp4" else "H200"
     for framework, file, release, more in cases:
         run = spec(tmp_path, kind, framework, *OF_TODAY[kind], *more, precision=precision, gpu=gpu)
@@ -179,10 +174,7 @@ def test_models_of_today_are_written_in_names_that_there_are(tmp_path: Path, kin
 def test_megatron_lm_has_a_flag_for_each_of_deepseeks_parts(tmp_path: Path) -> None:
     words = command(render(spec(tmp_path, "deepseek", "megatron-lm", *OF_TODAY["deepseek"]))["job.sh"])
     flags = [word for word in words if word.startswith("--")]
-    known = {
-        line.split()[0] for line in (ACCEPTED.parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().splitlines()
-    }
-    assert {*flags} <= known and len(flags) == len({*flags})
+    assert {*flags} <= {*facts("megatron-lm_core_v0.13.0")} and len(flags) == len({*flags})
     stated = dict(itertools.pairwise(words))
     assert (stated["--q-lora-rank"], stated["--qk-pos-emb-head-dim"], stated["--mtp-num-layers"]) == ("1536", "64", "1")
     assert stated["--moe-layer-freq"] == str([0] * 3 + [1] * 58)
@@ -277,7 +269,7 @@ def of_type(kind: str, value: str) -> bool:
 @pytest.mark.parametrize("fsdp", [1, 8, 128, 512])
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 def test_maxtext_knows_every_key_and_its_type(tmp_path: Path, release: str, fsdp: int, precision: str) -> None:
-    types = dict(line.split(": ") for line in facts(f"maxtext_{release}.txt"))
+    types = dict(line.split(": ") for line in facts(f"maxtext_{release}"))
     small = () if fsdp >= 64 else ("model.num_layers=2",)
     run = spec(tmp_path, "llama", "maxtext", f"layout.fsdp={fsdp}", *small, precision=precision)
     words = command(render(run)["job.sh"])[4:]
@@ -330,7 +322,7 @@ def test_paxml_has_every_constant_and_flag(tmp_path: Path, precision: str) -> No
     run = spec(
         tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.recompute.policy=SAVE_QKV_OUT_PROJ", precision=precision
     )
-    files, known = render(run), set(facts("paxml_2024-03-04.txt"))
+    files, known = render(run), set(facts("paxml_2024-03-04"))
     (point,) = (node for node in ast.parse(files["paxml_point.py"]).body if isinstance(node, ast.ClassDef))
     constants = {node.targets[0].id: node.value for node in point.body if isinstance(node, ast.Assign)}
     assert set(constants) <= known
@@ -392,3 +384,18 @@ def test_a_hostile_name_stays_a_value(tmp_path: Path) -> None:
     constants = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
     assert nasty in constants
     assert "import os" not in {line.strip() for line in text.splitlines()}
+
+
+ON_MEGATRON_LM = [
+    name for name in catalogue.trainings() if "megatron-lm" in catalogue.recipe_file(name).recipe.frameworks
+]
+
+
+@pytest.mark.parametrize("name", ON_MEGATRON_LM)
+def test_megatron_lm_has_every_flag_of_every_point(name: str) -> None:
+    file, known = catalogue.recipe_file(name), set(facts("megatron-lm_core_v0.13.0"))
+    points = [point for point in catalogue.points(file.recipe) if point.framework == "megatron-lm"]
+    for text in {render(resolve_point(file, point))["job.sh"] for point in points}:
+        used = {word for word in command(text) if re.fullmatch("--[a-z0-9-]+", word)}
+        assert "--num-layers" in used
+        assert used <= known, used - known

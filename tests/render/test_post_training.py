@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from test_accepted import facts, leaves
+from accepted import facts
+from test_accepted import leaves
 
 from benchrun import api, paths
 from benchrun.errors import UserError
@@ -58,7 +59,7 @@ def test_every_point_reads_back_and_renders(tmp_path: Path, name: str, index: in
 @pytest.mark.parametrize("name", [name for name in RECIPES if spec_of(name, 0).framework == "nemo-rl"])
 def test_nemo_rl_accepts_every_key(release: str, name: str) -> None:
     """0.6.0 is in the recipes' image."""
-    accepted = set(facts(f"nemo-rl_{release}.txt"))
+    accepted = set(facts(f"nemo-rl_{release}"))
     for index in range(len(points(catalogue.recipe_file(name).recipe))):
         document = yaml.safe_load(render(spec_of(name, index))["nemo_rl.yaml"])
         assert document.pop("defaults") == "/opt/nemo-rl/examples/configs/grpo_math_1B.yaml"
@@ -76,7 +77,7 @@ def test_nemo_aligner_accepts_every_key(release: str, name: str) -> None:
         for array, part in (("command", "policy"), ("critic", "critic")):
             keys = words_of(job, array)
             assert keys["model.global_batch_size"] and keys["trainer.num_nodes"]
-            unknown = set(keys) - set(facts(f"nemo-aligner_{release}_{part}.txt"))
+            unknown = set(keys) - set(facts(f"nemo-aligner_{release}_{part}"))
             assert unknown <= {"model.sequence_parallel", "model.mcore_gpt", *_OF_THE_CHECKPOINT}, unknown
 
 

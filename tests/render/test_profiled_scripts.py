@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from accepted import facts
 from kinds import SPREAD, spec
-from test_accepted import calls, command, facts, imports, leaves, of_type
+from test_accepted import calls, command, imports, leaves, of_type
 from test_golden import RUNTIMES
 
 from benchrun.logs.profiled import measured_steps
@@ -20,7 +21,7 @@ from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
 
-FLAGS = set((Path(__file__).parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().split())
+FLAGS = set(facts("megatron-lm_core_v0.13.0"))
 FSDP = ("layout.fsdp=128",)
 RANKS = "profile.ranks=[0, 9]"
 CASES = [
@@ -76,7 +77,7 @@ def test_nemo1_reads_every_key_of_a_profile(tmp_path: Path, release: str) -> Non
     image = f"image=nvcr.io/nvidia/nemo:{release}"
     text = render(spec(tmp_path, "llama", "nemo1", image, *SPREAD, "profile.tool=nsys", RANKS))["nemo1.yaml"]
     document = yaml.safe_load(text)
-    assert set(leaves(document)) <= set(facts(f"nemo1_{release}.txt"))
+    assert set(leaves(document)) <= set(facts(f"nemo1_{release}"))
     asked = {"enabled": True, "start_step": 50, "end_step": 53, "ranks": [0, 9], "gen_shape": False}
     assert document["model"]["nsys_profile"] == asked
     assert document["trainer"]["max_steps"] == document["trainer"]["val_check_interval"] == 54
@@ -85,9 +86,9 @@ def test_nemo1_reads_every_key_of_a_profile(tmp_path: Path, release: str) -> Non
 @pytest.mark.parametrize(
     ("framework", "file", "release"),
     [
-        ("nemo2", "train_nemo2.py", "nemo2_25.07.txt"),
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11.txt"),
-        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt"),
+        ("nemo2", "train_nemo2.py", "nemo2_25.07"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04"),
     ],
 )
 @pytest.mark.parametrize("tool", ["kineto", "nsys"])
@@ -110,7 +111,7 @@ def test_drivers_call_what_the_releases_have(
 @pytest.mark.parametrize("release", ["2024-12-09", "2025-01-24"])
 @pytest.mark.parametrize("tool", ["nsys", "xplane"])
 def test_maxtext_knows_every_key_of_a_profile(tmp_path: Path, release: str, tool: str) -> None:
-    types = dict(line.split(": ") for line in facts(f"maxtext_{release}.txt"))
+    types = dict(line.split(": ") for line in facts(f"maxtext_{release}"))
     words = command(render(spec(tmp_path, "llama", "maxtext", *FSDP, f"profile.tool={tool}"))["job.sh"])[4:]
     values = dict(word.split("=", 1) for word in words)
     assert len(values) == len(words), "a key is given twice"
@@ -134,7 +135,7 @@ def test_paxml_opens_the_range_by_its_own_hook(tmp_path: Path) -> None:
     constants = {n.targets[0].id: ast.literal_eval(n.value) for n in point.body if is_number(n)}
     # It counts from 0 and logs its throughput every ten steps, so that the profiled ones print no row.
     assert (constants["PROFILER_CAPTURE_STEP"], constants["MAX_STEPS"], constants["LR_COS_DECAY_END"]) == (50, 53, 50)
-    assert set(facts("paxml_2024-03-04.txt")) >= {n.targets[0].id for n in point.body if isinstance(n, ast.Assign)}
+    assert set(facts("paxml_2024-03-04")) >= {n.targets[0].id for n in point.body if isinstance(n, ast.Assign)}
 
 
 def is_number(node: ast.stmt) -> bool:

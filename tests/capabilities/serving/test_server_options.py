@@ -2,15 +2,14 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from accepted import facts
 
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.render import render
 
-ACCEPTED = Path(__file__).parent / "accepted"
 VLLM = ("llama3.3-70b-inference", "H200", "fp8", 8, "vllm")
 SGLANG = ("deepseek-r1-inference", "H200", "fp8", 8, "sglang")
 TRTLLM = ("deepseek-r1-offline", "H200", "fp8", 8, "trtllm")
@@ -31,7 +30,7 @@ def array(script: str, name: str) -> str:
 
 
 def accepted(release: str) -> dict[str, str]:
-    return dict(line.split() for line in (ACCEPTED / release).read_text().splitlines())
+    return dict(line.split() for line in facts(release))
 
 
 def wrong(found: dict[str, str | None], kinds: dict[str, str]) -> list[str]:
@@ -52,11 +51,11 @@ def wrong(found: dict[str, str | None], kinds: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("point", "overrides", "command", "release", "least"),
     [
-        (SGLANG, SERVED, "server", "sglang_server_0.5.7.txt", 15),
-        (SGLANG, (*SERVED, "tp=1", "dp=8", "ep=8"), "server", "sglang_server_0.5.7.txt", 15),
-        (SGLANG, (*SERVED, "prefix_cache=true"), "server", "sglang_server_0.5.7.txt", 14),
-        (TRTLLM, EVERY, "command", "trtllm_bench_000a01d.txt", 12),
-        (TRTLLM, (*EVERY, "checkpoint=/models/R1"), "command", "trtllm_bench_000a01d.txt", 13),
+        (SGLANG, SERVED, "server", "sglang_server_0.5.7", 15),
+        (SGLANG, (*SERVED, "tp=1", "dp=8", "ep=8"), "server", "sglang_server_0.5.7", 15),
+        (SGLANG, (*SERVED, "prefix_cache=true"), "server", "sglang_server_0.5.7", 14),
+        (TRTLLM, EVERY, "command", "trtllm_bench_000a01d", 12),
+        (TRTLLM, (*EVERY, "checkpoint=/models/R1"), "command", "trtllm_bench_000a01d", 13),
     ],
 )  # fmt: skip
 def test_a_release_takes_every_option(
@@ -70,10 +69,10 @@ def test_a_release_takes_every_option(
 @pytest.mark.parametrize(
     ("image", "release", "name"),
     [
-        ("lmsysorg/sglang:v0.5.23-cu130", "sglang_server_0.5.23.txt", "--cuda-graph-max-bs-decode"),
-        ("/images/sglang-v0.5.24.sqsh", "sglang_server_0.5.23.txt", "--cuda-graph-max-bs-decode"),
-        ("lmsysorg/sglang:v0.5.7", "sglang_server_0.5.7.txt", "--cuda-graph-max-bs"),
-        ("/images/sglang.sqsh", "sglang_server_0.5.7.txt", "--cuda-graph-max-bs"),
+        ("lmsysorg/sglang:v0.5.23-cu130", "sglang_server_0.5.23", "--cuda-graph-max-bs-decode"),
+        ("/images/sglang-v0.5.24.sqsh", "sglang_server_0.5.23", "--cuda-graph-max-bs-decode"),
+        ("lmsysorg/sglang:v0.5.7", "sglang_server_0.5.7", "--cuda-graph-max-bs"),
+        ("/images/sglang.sqsh", "sglang_server_0.5.7", "--cuda-graph-max-bs"),
     ],
 )
 def test_the_release_of_the_image_names_the_option_of_cuda_graphs(image: str, release: str, name: str) -> None:

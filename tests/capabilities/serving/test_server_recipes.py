@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from accepted import facts
 from selection import some
 
 from benchrun import api, paths
@@ -154,12 +155,9 @@ def test_a_proxy_is_labelled_and_has_no_reference() -> None:
     assert "PROXY: num_layers 4 of 61" in render(run)["job.sh"]
 
 
-OPTIONS = Path(__file__).parent / "accepted"
-
-
-@pytest.mark.parametrize(("point", "release"), [(VLLM, "vllm_0.32.0.txt"), (SGLANG, "sglang_bench_0.5.23.txt")])
+@pytest.mark.parametrize(("point", "release"), [(VLLM, "vllm_0.32.0"), (SGLANG, "sglang_bench_0.5.23")])
 def test_the_release_has_every_option_of_its_client(point: tuple[str, str, str, int, str], release: str) -> None:
-    accepted = set((OPTIONS / release).read_text().split())
+    accepted = set(facts(release))
     slo = ("slo_ttft_ms=500",) if point is VLLM else ()
     script = render(spec(point, *slo))["job.sh"]
     client = script.partition("\ncommand=(\n")[2].partition("\n)\n")[0]
