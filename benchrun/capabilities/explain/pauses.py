@@ -60,13 +60,16 @@ def slow_steps(run: Evidence, explained: NDArray[np.bool_]) -> Iterator[Cause]:
     typical = float(np.median(run.times))
     excess, again = run.times - typical, _comes_back(run)
     excess = np.where(explained, 0.0, excess)
-    limit = max(_noise_limit(run.times), OUTLIER_SHARE * typical, run.resolution_s)
+    noise_s, waited = _noise_limit(run.times), _waited(run)
     if not run.on_gpu:
-        limit = max(limit, WHOLE_STEP * typical)
+        # What other processes take of a core scatters, and hides a pause.
+        noise_s = max(min(noise_s, _noise_limit(run.times - waited)), WHOLE_STEP * typical)
+    limit = max(noise_s, OUTLIER_SHARE * typical, run.resolution_s)
+    if not run.on_gpu:
         again = again if again > WHOLE_STEP * typical else 0.0
     slow = excess > limit
     if not run.on_gpu:
-        slow &= ~_queued(run, excess)
+        slow &= waited <= HALF * excess
     if not run.on_gpu and not again:
         slow &= _computed(run, excess)
     own, lost = _rank_of(run, excess, slow), float(np.sum(excess[slow])) / len(excess)
@@ -242,12 +245,9 @@ def _beyond(run: Evidence, steps: Iterable[int], seconds: Sequence[float]) -> Fl
     return np.array([numbered.get(int(step), usual) - usual for step in run.steps])
 
 
-def _queued(run: Evidence, excess: Floats) -> NDArray[np.bool_]:
-    """The steps whose excess is for the most part the wait of some rank for a core of
-    its node, which others use.
-    """
-    waited = np.max([np.zeros(len(run.times)), *_queued_s(run).values()], axis=0)
-    return np.asarray((waited > 0) & (waited > HALF * excess))
+def _waited(run: Evidence) -> Floats:
+    """Seconds of each step that some rank waits for a core of its node, which others use."""
+    return np.asarray(np.max([np.zeros(len(run.times)), *_queued_s(run).values()], axis=0))
 
 
 def _computed(run: Evidence, excess: Floats) -> NDArray[np.bool_]:

@@ -78,6 +78,17 @@ def test_slow_steps_are_the_jobs_where_a_rank_was_longer_and_had_a_core(
     assert faults(run) == ([("jitter", 2)] if named else [])
 
 
+def test_waits_for_a_core_hide_no_pause() -> None:
+    """Rank 0 loses its core for 3 s in two of five steps, by which the steps scatter."""
+    every = np.arange(1, 46)
+    lost = np.where(np.isin(every, SLOW) | (every % 5 > 1), 0.0, 3.0)
+    quiet = hosts()
+    first = quiet.ranks[0].model_copy(update={"queued_s": tuple(lost)})
+    shared = quiet.model_copy(update={"ranks": (first, *quiet.ranks[1:])})
+    run = on_cpus(times=times(SLOW) + lost[5:], ranks=of_ranks(SLOW), hosts=shared)
+    assert faults(run) == [("jitter", 2)]
+
+
 def test_a_rank_whose_core_others_use_in_every_step_is_not_blamed() -> None:
     run = on_cpus(ranks=of_ranks(range(1, 46)), hosts=without_core(range(1, 46)))
     assert not faults(run)
