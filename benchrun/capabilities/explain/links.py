@@ -40,18 +40,51 @@ empty.
 
 def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
     """One cause if a group's collectives are far slower than their links."""
+    if not run.on_gpu:
+        return
     alone = [*_of_ceilings(run), *_of_trace(run)]
     rates = alone or [*_of_profile(run)]
     slow = [rate for rate in rates if rate[1] < rate[2]]
-    if not slow or not run.on_gpu:
+    shared = _host_memory(run)
+    if slow:
+        where, reached, limit, usual = min(slow, key=lambda rate: rate[1] / rate[3])
+        evidence = f"{where}: {reached:.3g} GB/s bus bandwidth, {usual:.3g} expected (below {limit:.3g} is a fault)"
+        seconds = _exposed(run, divided) * (1 - reached / usual)
+    elif shared and not rates:
+        evidence = f"{HOST_GB_S:.0f} GB/s at most through the memory of the host, beside NVLink"
+        seconds = min(_by_host_s(run), run.collective_s or run.typical_s)
+    else:
         return
-    where, reached, limit, usual = min(slow, key=lambda rate: rate[1] / rate[3])
-    exposed = _exposed(run, divided)
-    evidence = f"{where}: {reached:.3g} GB/s bus bandwidth, {usual:.3g} expected (below {limit:.3g} is a fault)"
+    if shared:
+        evidence += f"; NCCL sends via {shared} within a node"
     if set_here := restrictions(run):
         evidence += f"; {', '.join(set_here)} set"
-    seconds = exposed * (1 - reached / usual)
     yield fault("comm_bandwidth", seconds, evidence)
+
+
+HOST_GB_S = 50.0
+"""The most that a rank sends through the memory of the host, in one direction: PCIe 5.0 x16."""
+
+
+def _host_memory(run: Evidence) -> str | None:
+    """NCCL's name for the host's memory if all ranks of a node send through it, though
+    NVLink joins them.
+    """
+    within = run.network.within if run.network else ()
+    nearest = link(run, "tp")
+    if nearest is None or nearest.usual <= HOST_GB_S:
+        return None
+    return within[0] if within and all(each.startswith("SHM/") for each in within) else None
+
+
+def _by_host_s(run: Evidence) -> float:
+    """Seconds of a step that the memory of the host costs at least, in place of NVLink."""
+    seconds = 0.0
+    nearest = link(run, "tp")
+    for group, sent in run.least.bytes_sent.items():
+        if nearest and link(run, group) == nearest:
+            seconds += sent / 1e9 * (1 / HOST_GB_S - 1 / nearest.usual)
+    return seconds
 
 
 def restrictions(run: Evidence) -> list[str]:

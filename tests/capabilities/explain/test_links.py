@@ -6,6 +6,7 @@ from known import TENSOR, explained, kept, known
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.links import link, restrictions
 from benchrun.rundir.artifacts import CollectiveRate
+from benchrun.rundir.network import network_of
 
 
 def named(run: Evidence) -> list[str]:
@@ -74,6 +75,28 @@ def test_little_communication_has_no_bandwidth_to_speak_of() -> None:
         update={"communication_s": 0.5, "hidden_s": 0.25, "other_s": 4.7, "step_s": 8.73}
     )
     assert "comm_bandwidth" not in named(known(step_s=8.73, breakdown=profile, ceilings=None, bound=None))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "links", "named"),
+    [
+        ("H200", ("SHM/direct",), True),
+        ("H200", ("P2P/CUMEM", "SHM/direct"), False),
+        ("H100-PCIe", ("SHM/direct",), False),
+    ],
+)
+def test_nccls_own_lines_name_the_memory_of_the_host_beside_nvlink(
+    gpu: str, links: tuple[str, ...], named: bool
+) -> None:
+    lines = [f"node1:71:93 [0] NCCL INFO Channel 0{n}/0 : 0[0] -> 1[1] via {name}" for n, name in enumerate(links)]
+    bare = dict.fromkeys(("ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint"))
+    spec = kept(TENSOR).spec.model_copy(update={"gpu": gpu})
+    run = known(TENSOR, **bare, spec=spec, samples=None, network=network_of(["\n".join(lines).encode()]))
+    found = [cause for cause in explained(run).causes if cause.cause == "comm_bandwidth"]
+    assert bool(found) is named
+    if named:
+        assert found[0].seconds > 0.03 * run.step_s
+        assert "via SHM/direct" in found[0].evidence
 
 
 def test_variables_that_restrict_nccl_are_evidence() -> None:
