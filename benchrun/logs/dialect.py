@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from .columns import Column
 from .lines import Line
 from .numerals import count, credible, number, significant, stated_loss
 from .records import TEXTS, Facts, Traits
-from .rows import Rows, Step
+from .rows import TYPES, Rows, Step
 from .stamps import Stamps
 
 _COUNTS = frozenset({"step", "planned_steps"})
 _PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN)|\+?inf"
+
+_LEADING = re.compile(r"([A-Za-z][\w/ ().-]{0,60}): *([-+\d.][^\s|:]{0,30}) *\|")
 
 
 class Reading(NamedTuple):
@@ -107,6 +111,14 @@ def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
             pieces[name] = Value(name, stripped.rstrip(), start + len(part) - len(stripped))
         start += len(part) + len(separator)
     return pieces
+
+
+def leading(text: str, start: int, end: int) -> dict[str, Value]:
+    """``name: value |`` of the fields that stand between two places, before a head."""
+    return {
+        match[1]: Value(match[1], match[2], match.start(2))
+        for match in _LEADING.finditer(text, start, max(start, end))
+    }
 
 
 def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
@@ -207,11 +219,14 @@ class Dialect(Traits):
 
     def records(self, text: str) -> Iterator[Record]:
         """The steps on a whole line, if its meaning depends on no other line."""
+        before = 0
         for head, end in headed(self.head, text) if self.head else ():
             values = groups(head, **self.readings)
             if self.separator:
                 closed = max(text.rfind(self.separator, head.end(), end), head.end())
-                values += self.named(fields(text, head.end(), closed, self.separator))
+                pieces = fields(text, head.end(), closed, self.separator)
+                values += self.named(leading(text, before, head.start()) | pieces)
+            before = len(text)
             yield Record(values)
 
     def named(self, pieces: Mapping[str, Value]) -> list[Value]:
@@ -272,9 +287,19 @@ class Dialect(Traits):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""
+        self._keep(values)
         stated = {name: value for name, value in values.items() if value is not None}
         row = Step(**{"step_time_s": None, **stated})
         getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
+
+    def _keep(self, values: dict[str, Any]) -> None:
+        """Take what is no column of a row out of ``values``, as quantities of the steps."""
+        for name in values.keys() - TYPES.keys():
+            column = np.atleast_1d(values.pop(name)).tolist()
+            steps = np.atleast_1d(values["step"]).tolist()
+            pairs = zip(steps, column, strict=True)
+            stated = {step: value for step, value in pairs if value is not None and value > 0}
+            self.quantities.setdefault(name, {}).update(stated)
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Add many rows, one table per sink. False, and nothing is added, if they must
@@ -307,6 +332,7 @@ class Dialect(Traits):
 
     def extend(self, table: Table) -> None:
         """Add many rows."""
+        self._keep(table.columns)
         getattr(self, table.sink).extend(
             table.columns, averages=table.sink in self.averages, end=self.last_planned
         )

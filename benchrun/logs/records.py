@@ -217,6 +217,21 @@ _NOT_COMPARED = _OF_EACH_PROCESS | {"options", "switches"}
 
 TOKENS_PER_S = "tokens_per_second"
 """The quantity of a step that is its printed rate of tokens, of all GPUs."""
+SOME_TOKENS_PER_S, BATCH_TOKENS = "some_tokens_per_second", "batch_tokens"
+"""A printed rate of all GPUs or of one, which the line does not say; the tokens of a batch."""
+CONSUMED_TOKENS, LABEL_TOKENS = "consumed_tokens", "label_tokens"
+"""Tokens of all steps so far; those of a batch that have a label."""
+CHECKS = frozenset({SOME_TOKENS_PER_S, BATCH_TOKENS, CONSUMED_TOKENS, LABEL_TOKENS})
+"""Quantities that other numbers are held against, and that are no results."""
+
+
+class Counted(NamedTuple):
+    """Samples of a step as the summary of a whole run counts them."""
+
+    samples: float
+    missing: float
+    """Share of the batch that the last steps of epochs may lack."""
+    error: float
 
 
 @dataclass(eq=False, kw_only=True)
@@ -277,6 +292,7 @@ class Traits:
     """The log says that all work is done."""
     unfinished: bool = False
     """The log says that the run began, and not that it ended."""
+    counted: Counted | None = None
     contradictions: list[str] = field(default_factory=list)
     """Rates and times that the log prints beside each other and that cannot all be true."""
     served: "list[Served]" = field(default_factory=list)

@@ -11,11 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.logs.records import Log, Problem
+from benchrun.logs.records import (
+    BATCH_TOKENS,
+    CHECKS,
+    CONSUMED_TOKENS,
+    LABEL_TOKENS,
+    SOME_TOKENS_PER_S,
+    Log,
+    Problem,
+)
 from benchrun.model import ModelShape
 
 from .convention import CONVENTIONS, PRINTED
-from .rows import CompletedRows
+from .rows import CompletedRows, quantity_of
 from .setting import Setting
 from .statistics import Floats
 
@@ -65,17 +73,42 @@ def contradictory_rates(
     """
     for detail in log.contradictions:
         yield Problem("contradictory_rate", None, detail)
-    samples_per_s = inside.batch / inside.step_time_s
+    yield from _other_batch(log, setting)
+    checks = {name: quantity_of(log, name, inside.step) for name in CHECKS}
+    length = (setting.fixed_length and setting.seq_length) or np.nan
+    rate, tokens, some = (
+        inside.tokens_per_s_per_gpu,
+        inside.batch * length,
+        checks[SOME_TOKENS_PER_S],
+    )
+    of_all = rate * (setting.num_gpus or np.nan)
     for unit, printed, computed in (
-        ("tokens/s/GPU", inside.printed_tokens, inside.tokens_per_s_per_gpu),
-        ("samples/s", inside.printed_samples, samples_per_s),
+        ("tokens/s/GPU", inside.printed_tokens, rate),
+        ("tokens/s", some, np.where(some < np.sqrt(rate * of_all), rate, of_all)),
+        ("samples/s", inside.printed_samples, inside.batch / inside.step_time_s),
+        ("tokens a step", checks[BATCH_TOKENS], tokens),
+        ("labels a step", checks[LABEL_TOKENS], np.minimum(checks[LABEL_TOKENS], tokens)),
     ):
         yield from _other_rate(unit, printed, computed, _half_digit(inside.step_time_s))
     yield from _other_count("samples", inside.consumed_samples, inside.batch, inside.step)
+    yield from _other_count("tokens", checks[CONSUMED_TOKENS], tokens, inside.step)
     counts = _counts(log, setting, models)
     if counts.values:
         yield from _other_tflops(inside, counts)
         yield from _other_mfu(log, setting, inside, counts)
+
+
+def _other_batch(log: Log, setting: Setting) -> Iterator[Problem]:
+    """A problem if the summary of the run counts other samples than a batch a step."""
+    batches = [batch for batch in (setting.gbs, log.facts.gbs) if batch]
+    if not log.counted or not batches:
+        return
+    samples, missing, error = log.counted
+    low, high = min(batches) * (1 - missing), max(batches)
+    slack = AGREES * high + error
+    if not low - slack <= samples <= high + slack:
+        detail = f"the summary counts {samples:.4g} samples a step, the batch has {batches[0]}"
+        yield Problem("contradictory_rate", None, detail)
 
 
 def contradictory_dates(log: Log, inside: CompletedRows, step_s: float | None) -> Iterator[Problem]:

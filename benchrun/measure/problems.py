@@ -76,13 +76,17 @@ def _ends_job(problem: Problem) -> bool:
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
     """A problem if the stated number of GPUs is no multiple of the ranks that hold one
-    copy of the model.
+    copy of the model, or of those that share a batch.
     """
     ranks, stated = ranks_of_a_copy(facts)
-    if facts.num_gpus and facts.num_gpus % ranks:
-        yield Problem(
-            "contradictory_layout", None, f"the log states {stated} on {facts.num_gpus} GPUs"
-        )
+    guess = facts.derived.get("num_gpus")
+    shares = {ranks: stated}
+    if guess and guess.value:
+        shares[guess.value] = f"{guess.value} ranks by {guess.reason}"
+    for share, reason in shares.items():
+        if facts.num_gpus and facts.num_gpus % share:
+            detail = f"the log states {reason} on {facts.num_gpus} GPUs"
+            yield Problem("contradictory_layout", None, detail)
 
 
 def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:

@@ -126,7 +126,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     step, line, interval = columns.columns("step", "line", "interval")
     if setting.num_gpus and TOKENS_PER_S in log.quantities:
         # The rate printed beside it for a GPU may be that of some ranks.
-        of_all = _quantity(log, TOKENS_PER_S, step) / setting.num_gpus
+        of_all = quantity_of(log, TOKENS_PER_S, step) / setting.num_gpus
         rate = np.where(np.isnan(of_all), rate, of_all)
     printed = rate
     samples, time = (
@@ -140,11 +140,11 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         rate = np.where(np.isnan(tokens) | (guessed & ~np.isnan(printed)), rate, tokens / time)
     contradictory = np.zeros(len(time), bool)
     if setting.num_gpus and "tokens" in log.quantities:
-        counted = _quantity(log, "tokens", step) / time / setting.num_gpus
+        counted = quantity_of(log, "tokens", step) / time / setting.num_gpus
         rate = np.where(np.isnan(rate), counted, rate)
         contradictory |= np.abs(counted / rate - 1) > ROUNDING
     for stage in PARTS:
-        contradictory |= _quantity(log, stage, step) > time * (1 + ROUNDING)
+        contradictory |= quantity_of(log, stage, step) > time * (1 + ROUNDING)
     lowest = lowest_rate(log, rate, time * interval)
     impossible = lowest > _peak_rate(setting)
     if too_fast(lowest, setting):
@@ -182,7 +182,7 @@ def too_fast(rate: Floats, setting: Setting) -> float | None:
     return None
 
 
-def _quantity(log: Log, name: str, step: Any) -> Floats:
+def quantity_of(log: Log, name: str, step: Any) -> Floats:
     """A quantity of each of these steps; NaN if a step has none."""
     stated = log.quantities.get(name, {})
     return np.array([stated.get(number, np.nan) for number in step.tolist()])

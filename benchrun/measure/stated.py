@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun.logs.columns import NO_VALUE
-from benchrun.logs.records import Log
+from benchrun.logs.records import CHECKS, Log
 
 from .convention import CONVENTIONS, identify
 from .model import SAMPLES, MeanMedian, OtherWindows
@@ -71,7 +71,8 @@ def quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
     stated = {**log.quantities, SAMPLES: rates}
     inside = {}
-    for name, by_step in stated.items():
+    for name in stated.keys() - CHECKS:
+        by_step = stated[name]
         inside[name] = [by_step[step] for step in steps.tolist() if step in by_step]
     return {name: spread(each) for name, each in inside.items() if each}
 

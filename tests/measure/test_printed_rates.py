@@ -63,9 +63,9 @@ def nemo2(step: int, tokens: float, tflops: float) -> str:
 
 def nanotron(step: int, tokens: float, tflops: float) -> str:
     return (
-        f"[INFO|DP=0|TP=0|host]: iteration: {step} / {STEPS} | consumed_tokens: {step}M | "
+        f"[INFO|DP=0|TP=0|host]: iteration: {step} / {STEPS} | consumed_tokens: {1.048576 * step:.3g}M | "
         f"time_per_iteration_ms: {TIME_S:.3g}K | tokens_per_sec_per_gpu: {tokens / 1000:.3g}K | "
-        f"global_batch_size: 1M | lm_loss: {9 - step / 10:.3g} | model_tflops_per_gpu: {tflops:.3g} | \n"
+        f"global_batch_size: 1.05M | lm_loss: {9 - step / 10:.3g} | model_tflops_per_gpu: {tflops:.3g} | \n"
     )
 
 

@@ -156,3 +156,72 @@ def test_the_utilization_may_stand_on_the_line_after_the_row() -> None:
     reader.feed(bridge(5.0, 1.0, before=False).encode())
     reader.end()
     assert summarise(reader.log("x.log")).tflops_per_gpu_reported.median == 300
+
+
+def beside(rate: str, factor: float, before: bool) -> str:
+    """Steps of 12.2 s of 128 samples of 8192 tokens on 8 GPUs, with another statement of the speed or the batch."""
+    tokens = factor * 128 * 8192
+    values = {
+        "samples/sec": f"{factor * 128 / 12.2:.3f}",
+        "tokens/s/gpu": f"{tokens / 12.2 / 8:.1f}",
+        "tokens per sec": f"{tokens / 12.2:.0f}",
+    }
+    found = ""
+    for step in range(1, STEPS + 1):
+        line = step_line(step, 12.2)
+        value = f"{tokens * step:.0f}" if rate == "consumed tokens" else values[rate]
+        found += f"{rate}: {value} |{line}" if before else line.replace(" lm", f" {rate}: {value} | lm")
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["samples/sec", "tokens/s/gpu", "tokens per sec", "consumed tokens"]),
+    st.one_of(st.just(1.0), st.floats(0.3, 0.9), st.floats(1.1, 5)),
+    st.booleans(),
+)
+def test_a_rate_anywhere_on_the_line_agrees(rate: str, factor: float, before: bool) -> None:
+    assert said(beside(rate, factor, before)) == wanted(factor)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FACTORS, st.sampled_from(["tokens_per_sec", "consumed_tokens", "global_batch_size"]))
+def test_what_nanotron_counts_agrees(factor: float, name: str) -> None:
+    text = ""
+    for step in range(1, STEPS + 1):
+        tokens = 128 * 8192
+        stated = {"consumed_tokens": tokens * step, "tokens_per_sec": tokens / 12.2, "global_batch_size": tokens}
+        stated[name] *= factor
+        fields = " | ".join(f"{each}: {value / 1e6:.3f}M" for each, value in stated.items())
+        text += (
+            f"[INFO]: iteration: {step} / {STEPS} | time_per_iteration_ms: 12.2K | {fields} | lm_loss: {9 / step:.3g}\n"
+        )
+    assert said(text) == wanted(factor)
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranks", "kind"),
+    [
+        (0.4, 8, None),
+        (1.0, 4, None),
+        (2.0, 8, "contradictory_rate"),
+        (0.4, 16, "contradictory_layout"),
+    ],
+)
+def test_what_automodel_counts_agrees(labels: float, ranks: int, kind: str | None) -> None:
+    """Tokens with a label are some of the batch; ranks that share it are some of the GPUs."""
+    text, rate = "World size: 8\n", 128 * 8192 / 12.2
+    for step in range(STEPS):
+        text += f"step {step} | epoch 0 | loss {9 - step / 10:.4f} | grad_norm 1.0000 | lr 1.00e-05 | mem 30.25 GiB"
+        text += f" | tps {rate:.2f}({rate / ranks:.2f}/gpu) | num_label_tokens {labels * 128 * 8192:.0f}\n"
+    assert said(text) == kind
+
+
+@pytest.mark.parametrize(("batch", "kind"), [(128, None), (256, "contradictory_rate"), (64, "contradictory_rate")])
+def test_the_summary_of_a_trainer_agrees_with_a_typed_batch(batch: int, kind: str | None) -> None:
+    text = trainer(11.3).partition("\n")[2]  # without the line of the total batch
+    reader = Reader()
+    reader.feed(text.encode())
+    reader.end()
+    fatal = summarise(reader.log("x.log"), given=Setting(seq_length=8192, gbs=batch, num_gpus=8)).fatal
+    assert (fatal.kind if fatal else None) == kind

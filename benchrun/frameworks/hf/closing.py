@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchrun.logs.records import Facts
+from benchrun.logs.records import Counted
 
 from .facts import LAST_DIGIT
 
@@ -22,26 +22,23 @@ class ClosingRates(NamedTuple):
     steps_per_s: float | None
     samples_per_s: float | None
 
+    def counted(self, steps: int, epochs: float | None) -> Counted | None:
+        """The samples of each of ``steps`` steps in ``epochs`` epochs."""
+        if not self.samples_per_s:
+            return None
+        step_s = self.run_time_s / steps
+        # The last batch of an epoch may have a single sample.
+        missing = min((epochs or steps) / steps, 1.0)
+        return Counted(self.samples_per_s * step_s, missing, LAST_DIGIT / 2 * step_s)
 
-def contradictions(
-    summary: ClosingRates, facts: Facts, steps: int, clock_s: float | None
-) -> Iterator[str]:
+
+def contradictions(summary: ClosingRates, steps: int, clock_s: float | None) -> Iterator[str]:
     """Sentences about what the summary of ``steps`` says otherwise than the log;
     ``clock_s``: the clock of the bar of the last step.
     """
-    run_time_s, rate, samples = summary
+    run_time_s, rate, _ = summary
     error = LAST_DIGIT / 2
     if rate and abs(rate - steps / run_time_s) > AGREES * rate + error:
         yield f"{steps} steps in {run_time_s:.4g} s are not {rate:g} steps/s, as the summary says"
     if clock_s and not (1 - AGREES) * clock_s - 1 <= run_time_s <= LONG * clock_s + LONG_S:
         yield f"the summary says {run_time_s:.4g} s, the bar of the last step {clock_s:.4g} s"
-    guess = facts.derived.get("gbs")
-    batches = [batch for batch in (facts.gbs, guess and guess.value) if batch]
-    if not samples or not batches:
-        return
-    # The last batch of an epoch may have a single sample.
-    epochs = min(facts.num_epochs or steps, steps)
-    low, high = min(batches) * (1 - epochs / steps), max(batches)
-    batch, slack = samples * run_time_s / steps, AGREES * high + error * run_time_s / steps
-    if not low - slack <= batch <= high + slack:
-        yield f"the summary counts {batch:.4g} samples a step, the log states a batch of {facts.gbs}"

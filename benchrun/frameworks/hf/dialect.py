@@ -265,8 +265,10 @@ class HuggingFace(Dialect):
             last = drawn.clock_s[-1:][drawn.step[-1:] == self._made]
             clock_s = float(last[0]) if len(last) else None
             if len(self._summaries) == 1:
-                told = contradictions(self._summaries[0], facts, self._made, clock_s)
-                self.contradictions = [*told]
+                summary, epoch = self._summaries[0], self._dictionaries.column("epoch")
+                self.contradictions = [*contradictions(summary, self._made, clock_s)]
+                epochs = facts.num_epochs or np.ceil(epoch.max(initial=0))
+                self.counted = summary.counted(self._made, epochs)
         if printed or len(rows):
             self.other_work = pauses.work(self.rows, step)
         self.reached = int(drawn.step.max()) if len(drawn.step) else self._closed

@@ -34,6 +34,7 @@ from benchrun.logs.dialect import (
 from benchrun.logs.lines import Line
 from benchrun.logs.numerals import FEW, PAYLOAD, count, fact_of, number
 from benchrun.logs.precision import SWITCHES
+from benchrun.logs.records import CONSUMED_TOKENS, SOME_TOKENS_PER_S
 from benchrun.logs.rows import Rows
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in
@@ -146,6 +147,7 @@ _NAMES = {
     "TGS": ("tokens_per_s_per_gpu", NUMBER),
     **dict.fromkeys(("samples per second", "samples/sec"), ("samples_per_s", NUMBER)),
     "actual seqlen": (_LENGTH, COUNT),
+    "consumed tokens": (CONSUMED_TOKENS, COUNT),
     "consumed samples": ("consumed_samples", COUNT),
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
@@ -155,6 +157,7 @@ _NAMES = {
 _UNITS = {
     "tokens_per_s_per_gpu": re.compile(r"\btok(?:en)?s?/(?:s/[gn]pu|[gn]pu/s)\b"),
     "tflops_per_gpu": re.compile(r"\btflops?(?:/s)?/[gn]pu\b"),
+    SOME_TOKENS_PER_S: re.compile(r"\btok(?:en)?s?/s$"),
 }
 _OTHER_RATE = re.compile(
     r"\b(?:avg|average|mean|median|max|min|peak|best|job|cumulative|hardware|hw|hfu)\b"

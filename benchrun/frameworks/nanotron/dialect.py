@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from benchrun.logs.dialect import NUMBER, THOUSANDTHS, Dialect, Reading
 from benchrun.logs.numerals import number
+from benchrun.logs.records import BATCH_TOKENS, CONSUMED_TOKENS, SOME_TOKENS_PER_S
 
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
@@ -36,6 +37,9 @@ _NAMES = {
     "grad_norm": ("grad_norm", NUMBER),
     "model_tflops_per_gpu": ("tflops_per_gpu", _ABBREVIATED),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", _ABBREVIATED),
+    "tokens_per_sec": (SOME_TOKENS_PER_S, _ABBREVIATED),
+    "consumed_tokens": (CONSUMED_TOKENS, _ABBREVIATED),
+    "global_batch_size": (BATCH_TOKENS, _ABBREVIATED),
 }
 
 

@@ -33,7 +33,7 @@ from benchrun.logs.dialect import (
 )
 from benchrun.logs.lines import Line
 from benchrun.logs.numerals import NOT_FINITE, fact_of
-from benchrun.logs.records import TOKENS_PER_S
+from benchrun.logs.records import LABEL_TOKENS, TOKENS_PER_S
 from benchrun.logs.rows import Rows
 
 _RATE = Reading(pattern=r"\d+\.\d\d")
@@ -42,10 +42,11 @@ _JSON: Mapping[str, tuple[str, Reading]] = {
     "step": ("step", COUNT),
     "loss": ("loss", STATED_LOSS),
     "grad_norm": ("grad_norm", NUMBER),
-    "tps": ("tokens_per_s", NUMBER),
+    "tps": (TOKENS_PER_S, NUMBER),
     "tps_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
     "mfu": ("mfu", PERCENT),
     "num_tokens_per_step": ("tokens", NUMBER),
+    "num_label_tokens": (LABEL_TOKENS, NUMBER),
 }
 """Field of a line of JSON -> column and reading."""
 _VALIDATION = '[val] name "'
@@ -84,9 +85,10 @@ class NemoAutomodel(Dialect):
         rf"\bstep +(?P<step>\d{{1,15}}) \| epoch \d{{1,9}} \| loss (?P<loss>-?\d{{1,9}}\.\d{{4}}|{NOT_FINITE}) \|"
         rf"(?: (?:grad_norm (?P<grad_norm>\d{{1,15}}\.\d{{4}}|{NOT_FINITE})|"
         r"\w{1,30}:? [^\s|]{1,20}(?: GiB)?) \|){1,9}"
-        r" tps (?:(?P<tokens_per_s>\d{1,15}\.\d\d)\()?(?P<tokens_per_s_per_gpu>\d{1,15}\.\d\d)/gpu(?!\w)"
+        r" tps (?:(?P<tokens_per_second>\d{1,15}\.\d\d)\()?(?P<tokens_per_s_per_gpu>\d{1,15}\.\d\d)/gpu(?!\w)"
+        rf"(?:\) \| num_label_tokens (?P<{LABEL_TOKENS}>\d{{1,15}})(?!\d))?"
     )
-    readings: ClassVar = {"tokens_per_s": _RATE, "tokens_per_s_per_gpu": _RATE}
+    readings: ClassVar = {TOKENS_PER_S: _RATE, "tokens_per_s_per_gpu": _RATE}
 
     def read(self, line: Line) -> None:
         """A step, a validation, or what the recipe states."""
@@ -111,21 +113,14 @@ class NemoAutomodel(Dialect):
 
     def complete(self, values: dict[str, Any]) -> None:
         """Keep the rate of all GPUs, and guess their number from the two rates."""
-        of_all, of_ranks = values.pop("tokens_per_s", None), values.get("tokens_per_s_per_gpu")
-        tokens, step = values.pop("tokens", None), values.get("step")
-        if of_all is None or of_ranks is None or step is None:
+        of_all, of_ranks = values.get(TOKENS_PER_S), values.get("tokens_per_s_per_gpu")
+        if of_all is None or of_ranks is None:
             return
-        self._keep(TOKENS_PER_S, step, of_all)
-        if tokens is not None:
-            self._keep("tokens", step, tokens)
+        if (tokens := values.get("tokens")) is not None:
             values["step_time_s"] = tokens / of_all
         ranks = fact_of("num_gpus", round(float(np.median(of_all / of_ranks))))
         if ranks is not None:
             self._guess(ranks)
-
-    def _keep(self, name: str, step: Any, values: Any) -> None:
-        pairs = zip(np.atleast_1d(step).tolist(), np.atleast_1d(values).tolist(), strict=True)
-        self.quantities.setdefault(name, {}).update(pairs)
 
     def _guess(self, ranks: int) -> None:
         """Guess the number of GPUs from the ranks of data and context parallelism."""
