@@ -23,6 +23,7 @@ from benchrun.rundir.artifacts import RANKS
 from benchrun.rundir.rank_times import KEPT_STEPS, RankTime, RankTimes
 from benchrun.runspec.spec import TrainingSpec
 
+from . import hang
 from .ranks import at_first_rank
 
 COLLECTIVES = re.compile(
@@ -61,12 +62,14 @@ class StepClock:
         self._alone = spec.num_gpus == 1
         """One rank waits for no other one: whatever its streams wait for is its own."""
         self._streams = streams and self._gpu
-        self._stream = torch.cuda.current_stream() if self._gpu else None
+        self._stream: Any = torch.cuda.current_stream() if self._gpu else None
         self._replaced: list[tuple[Any, str, Any]] = []
         self._inside = False
         """Within a call that is measured already, or before the first step."""
         self._calls: list[Any] = []
-        """Marks before and after each call of the step that runs, by turns."""
+        """Marks before and after each call of the step that runs, by turns; of a call that
+        runs the first one.
+        """
         self._started: Any = None
         self._unread: deque[tuple[int, Any, Any, list[Any]]] = deque()
         """Steps still to be read: number, the marks of its ends, those of its calls."""
@@ -91,6 +94,8 @@ class StepClock:
                 self._replaced.append((owner, name, vars(owner)[name]))
                 setattr(owner, name, self._measured(getattr(owner, name)))
         self._inside = True
+        if self._gpu:
+            hang.device = self.device
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,6 +144,20 @@ class StepClock:
             document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=every)
             Path(RANKS).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
+    def device(self) -> str | None:
+        """What the GPU's queue has come to: ``waits`` in a collective, or ``computes`` before
+        one; None if it has done all. Another thread asks while the loop stands still.
+        """
+        marks: list[Any] = []
+        for *_, calls in tuple(self._unread):
+            marks += calls
+        marks += self._calls
+        with torch.cuda.device(self._stream.device):
+            for place, mark in enumerate(marks):
+                if not mark.query():
+                    return "waits" if place % 2 else "computes"
+        return "waits" if len(marks) % 2 else None
+
     def _measured(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` with a mark before and after it."""
 
@@ -154,9 +173,12 @@ class StepClock:
                 return function(*args, **kwargs)
             self._inside = True
             try:
-                before = self._mark()
+                self._calls.append(self._mark())
                 result = function(*args, **kwargs)
-                self._calls += (before, self._mark())
+                self._calls.append(self._mark())
+            except BaseException:
+                self._calls.pop()
+                raise
             finally:
                 self._inside = False
             return result

@@ -2,6 +2,7 @@
 PyTorch's record of its collectives. Who asks: templates/hang.py.
 """
 
+import contextlib
 import faulthandler
 import os
 import pickle
@@ -9,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +19,8 @@ from benchrun.runspec.spec import RunSpec
 
 RECORD = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
 """Variable with the start of the name of a record's file."""
+device: Callable[[], str | None] | None = None
+"""What the GPU of this rank does, of which the clock of its steps has marks."""
 
 
 def answer(spec: RunSpec) -> None:
@@ -49,6 +53,14 @@ def _listen(pipe: Path, stacks: TextIO, record: Path) -> None:
                 if time.monotonic() < float(until_s):  # else the others have moved on since
                     faulthandler.dump_traceback(stacks, all_threads=True)
                     _record(record)
+                    _device(pipe.with_name(f"device_{os.environ['RANK']}.txt"))
+
+
+def _device(path: Path) -> None:
+    """Write what the GPU does; asked last, because its driver may give no answer."""
+    with contextlib.suppress(RuntimeError):  # the GPU failed
+        if device is not None and (state := device()):
+            path.write_text(state, encoding="utf-8")
 
 
 def _record(path: Path) -> None:

@@ -63,14 +63,11 @@ def _with_rise(found: list[Cause], of_steps: Cause, seconds: float) -> list[Caus
     costs as much explains it.
     """
     for number, cause in enumerate(found):
-        ranks = {cause.rank, of_steps.rank} - {None}
-        if cause.cause == of_steps.cause and len(ranks) < 2:
+        same = of_steps.rank in (None, cause.rank) or cause.rank is None
+        if cause.cause == of_steps.cause and same:
             words = f"{cause.evidence}; {of_steps.evidence}"
-            update = {
-                "since_step": of_steps.since_step,
-                "evidence": words,
-                "rank": max(ranks, default=None),
-            }
+            rank = of_steps.rank if cause.rank is None else cause.rank
+            update = {"since_step": of_steps.since_step, "evidence": words, "rank": rank}
             return [*found[:number], cause.model_copy(update=update), *found[number + 1 :]]
     if all(cause.seconds < HALF * seconds for cause in found):
         return [*found, of_steps]

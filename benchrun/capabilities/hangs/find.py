@@ -29,7 +29,7 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
         places = {str(path.parent) for path in files}
         hint = "PyTorch's Flight Recorder writes a file a rank, whose name ends with its number"
         raise UserError("no dump is here", where=", ".join(places) or None, hint=hint)
-    found = waits(records)
+    found = waits(records, {rank: host.device for rank, host in hosts.items()})
     asked = any(host.state for host in hosts.values())
     if not asked and found and _young(records, found):
         return None
@@ -44,18 +44,22 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
         return None
     turning = set() if guilty else circle(found)
     strayed = odd(turning, found, records)
-    op = _first(guilty or strayed, found)
+    named = guilty or strayed
+    op = _first(named, found)
+    evidence = [
+        *_waiting(found, records),
+        *_doing(named, found, records, hosts),
+        *_calls(turning, found, records),
+    ]
+    if not named and any(wait.together for wait in found.values()):
+        evidence.append("TORCH_NCCL_ENABLE_TIMING=1 records on which ranks a kernel has started")
     return Hang(
-        ranks=sorted(guilty or strayed),
+        ranks=sorted(named),
         group=records.titles.get(op.group, op.group) if op else None,
         collective=op.name if op else None,
         sequence=op.sequence if op else None,
         where=_where(guilty, strayed, found, hosts),
-        evidence=[
-            *_waiting(found, records),
-            *_doing(guilty or strayed, found, records, hosts),
-            *_calls(turning, found, records),
-        ],
+        evidence=evidence,
     )
 
 
@@ -85,7 +89,7 @@ def _guilty(found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Hos
     guilty = set()
     for rank in ends(dict(found)) - records.damaged:
         unseen = rank in missing and rank not in hosts and 2 * len(missing) > len(every)
-        if not unseen and not _waits(hosts.get(rank, Host())):
+        if not unseen and (rank in found or not _waits(hosts.get(rank, Host()))):
             guilty.add(rank)
     if guilty or stopped:
         return guilty | stopped

@@ -1,4 +1,6 @@
-"""State of each rank on its host when the job's watchdog asked: rank_N.json and stack_N.txt."""
+"""State of each rank on its host when the job's watchdog asked: rank_N.json, stack_N.txt and
+device_N.txt.
+"""
 
 import json
 import re
@@ -58,6 +60,8 @@ class Host:
     state: State | None = None
     stack: tuple[Frame, ...] = ()
     """Frames of the main thread, the innermost first."""
+    device: str | None = None
+    """``waits`` if its GPU is in a collective, ``computes`` if it is before one."""
 
     @property
     def doing(self) -> str | None:
@@ -105,6 +109,7 @@ def read(files: Iterable[Path]) -> dict[int, Host]:
     """State of each rank, from the files."""
     states: dict[int, State] = {}
     stacks: dict[int, tuple[Frame, ...]] = {}
+    devices: dict[int, str] = {}
     for path in files:
         if re.fullmatch(r"rank_\d+\.json", path.name):
             try:
@@ -112,10 +117,16 @@ def read(files: Iterable[Path]) -> dict[int, Host]:
             except (ValueError, ValidationError):
                 continue
             states[state.rank] = state
-        elif match := re.fullmatch(r"stack_(\d+)\.txt", path.name):
-            stacks[int(match[1])] = main_stack(path.read_text(errors="replace", encoding="utf-8"))
-    ranks = states.keys() | stacks.keys()
-    return {rank: Host(states.get(rank), stacks.get(rank, ())) for rank in ranks}
+        elif match := re.fullmatch(r"(stack|device)_(\d+)\.txt", path.name):
+            text = path.read_text(errors="replace", encoding="utf-8")
+            if match[1] == "device":
+                devices[int(match[2])] = text
+            else:
+                stacks[int(match[2])] = main_stack(text)
+    found = {}
+    for rank in states.keys() | stacks.keys():
+        found[rank] = Host(states.get(rank), stacks.get(rank, ()), devices.get(rank))
+    return found
 
 
 def main_stack(text: str) -> tuple[Frame, ...]:

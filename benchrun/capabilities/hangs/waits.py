@@ -1,6 +1,7 @@
 """Who waits for whom, by the recorders of all ranks: a chain of waits ends at the guilty rank."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .dumps import Dump, Op, Records
@@ -32,12 +33,17 @@ class Wait:
     """
 
 
-def waits(records: Records) -> dict[int, Wait]:
-    """The wait of each rank that has a call which has not ended."""
+def waits(records: Records, devices: Mapping[int, str | None]) -> dict[int, Wait]:
+    """The wait of each rank that has a call which has not ended. ``devices``: what their GPUs
+    do, where that is known.
+    """
     found = {}
     for rank, dump in records.dumps.items():
         if dump.head is not None:
-            found[rank] = _wait(dump, dump.head, records)
+            wait = found[rank] = _wait(dump, dump.head, records)
+            others = set(records.groups.get(wait.op.group, ())) - {rank}
+            if wait.together and devices.get(rank) == "computes":
+                wait.unstarted = all(devices.get(other) == "waits" for other in others)
     _break_cycles(found, records)
     return found
 

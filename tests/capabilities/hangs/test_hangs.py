@@ -122,6 +122,32 @@ def test_a_kernel_that_has_not_started_shows_the_busy_device(tmp_path: Path) -> 
     assert (found(tmp_path).ranks, found(tmp_path).where) == ([2], "device")
 
 
+@pytest.mark.parametrize(
+    ("devices", "guilty"),
+    [
+        ({0: "waits", 1: "waits", 2: "computes", 3: "waits"}, [2]),
+        ({0: "waits", 1: "waits", 3: "waits"}, []),
+        ({0: "waits", 1: "computes", 2: "computes", 3: "waits"}, []),
+        ({0: "waits", 2: "computes", 3: "waits"}, []),
+    ],
+)
+def test_the_gpu_that_has_not_come_to_the_call_of_all_others_is_named(
+    tmp_path: Path, devices: dict[int, str], guilty: list[int]
+) -> None:
+    """An endless kernel: benchrun's worker knows which of its marks its GPU has reached."""
+    each = dumps(4, 4, Fault("shape", (1,)))
+    for dump in each.values():
+        for one in dump["entries"]:
+            one["input_sizes"] = [[1]]
+    put(tmp_path, each)
+    for rank in range(4):
+        (tmp_path / f"rank_{rank}.json").write_text(json.dumps({"rank": rank, "state": "R", "cpu_s": 1.9}))
+    for rank, device in devices.items():
+        (tmp_path / f"device_{rank}.txt").write_text(device)
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == (guilty, "device" if guilty else "unknown")
+
+
 def entry(number: int, group: str, name: str, sequence: int, transfer: bool = False) -> dict[str, Any]:
     title = PP if group == "9" else DP
     return {
