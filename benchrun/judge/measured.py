@@ -16,6 +16,7 @@ from benchrun import kept, paths
 from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.logs import Log, Step
+from benchrun.logs.rows import WRITTEN
 from benchrun.measure.model import Metrics
 from benchrun.rundir.artifacts import (
     CEILINGS,
@@ -80,7 +81,7 @@ class MeasuredRun:
         return re.sub(r"(....)(..)(..).*", r"\1-\2-\3", self.launched) or "unknown"
 
     @functools.cached_property
-    def steps(self) -> frozenset[Step]:
+    def steps(self) -> frozenset[tuple[float | None, ...]]:
         """The first rows of its log."""
         if self.log is not None:
             return _rows(self.log.distinct)
@@ -195,9 +196,10 @@ def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) ->
     return chosen
 
 
-def _rows(steps: Iterable[Step]) -> frozenset[Step]:
-    """The first rows of a log, without where they stood in the file."""
-    return frozenset(row._replace(line=0, segment=0) for row in islice(steps, COMPARED_ROWS))
+def _rows(steps: Iterable[Step]) -> frozenset[tuple[float | None, ...]]:
+    """The first rows of a log as a file of steps has them, without where they stood."""
+    rows = (row._replace(line=0, segment=0) for row in islice(steps, COMPARED_ROWS))
+    return frozenset(row[: len(WRITTEN)] for row in rows)
 
 
 def measured_references(

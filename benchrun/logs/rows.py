@@ -68,6 +68,8 @@ class Step(NamedTuple):
         return self.step_time_s or self.tokens_per_s_per_gpu or self.samples_per_s
 
 
+WRITTEN = Step._fields[: Step._fields.index("samples_per_s")]
+"""The columns that a file of steps has."""
 TYPES = {name: "d" if "float" in str(kind) else "i" for name, kind in Step.__annotations__.items()}
 TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 """The fields of a Step, in its order, and the type code of each column."""

@@ -160,7 +160,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     other_batch = (batch != last) & ~(np.isnan(batch) & np.isnan(last))
     left_out = impossible, contradictory, other & ~other.all(), other_batch
     reported = tflops, mfu, batch, printed, samples, *consumed
-    return CompletedRows(step, line, interval, time, rate, *reported, *left_out)
+    return CompletedRows._make((step, line, interval, time, rate, *reported, *left_out))
 
 
 def lowest_rate(log: Log, rate: Floats, span: Floats) -> Floats:

@@ -211,26 +211,21 @@ def rounded(value: Any) -> Any:
 STEP_FORMATS = ("csv", "jsonl")
 
 
-UNWRITTEN = "samples_per_s"
-"""The first column that no file of steps has."""
-
-
 def step_lines(rows: "Rows", form: str) -> Iterator[str]:
     """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is
     empty or null.
     """
-    from benchrun.logs.rows import Step  # numpy, which a listing does without
+    from benchrun.logs.rows import WRITTEN  # numpy, which a listing does without
 
-    written = Step._fields[: Step._fields.index(UNWRITTEN)]
     if form == "csv":
-        yield ",".join(written)
+        yield ",".join(WRITTEN)
         for row in rows:
-            values = map(row._asdict().get, written)
+            values = map(row._asdict().get, WRITTEN)
             yield ",".join("" if value is None else repr(value) for value in values)
     else:
         for row in rows:
             finite = {}
-            for name in written:
+            for name in WRITTEN:
                 value = getattr(row, name)
                 # JSON has neither NaN nor infinity.
                 finite[name] = value if value is None or isfinite(value) else None
