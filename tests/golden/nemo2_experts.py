@@ -127,7 +127,7 @@ def main():
         recompute_granularity=None,
         recompute_method=None,
         recompute_num_layers=None,
-        init_model_with_meta_device=False,
+        init_model_with_meta_device=False, enable_cuda_graph=False,
     )
     data = llm.MockDataModule(
         num_train_samples=51200, create_attention_mask=False,

@@ -1,18 +1,24 @@
-"""The points of the recipes beside Megatron-Bridge's own configurations of the same workload.
+"""The points of the recipes beside the publishers' own configurations of the same workload.
 
-``bridge.csv`` is the extract that ``extract.py`` makes: a row for each configuration, a column for each argument by its
-part of the configuration (``model.recompute_modules``), and for each variable of the ranks (``env.NCCL_NVLS_ENABLE``).
+``bridge.csv`` and ``nemo.csv`` are the extracts of ``extract.py`` and ``extract_nemo.py``: a row per configuration, a
+column for each argument by its part of the configuration (``model.recompute_modules``), and for each variable of the
+ranks (``env.NCCL_NVLS_ENABLE``). Points of other frameworks stand beside those, and beside the layouts of the pages,
+which are in ``results/reference``.
 """
 
 import ast
 import csv
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchrun import paths
+from benchrun.frameworks.megatron.config import megatron_config
 from benchrun.frameworks.megatron_bridge.framework import OVERLAPS
 from benchrun.frameworks.registry import framework
+from benchrun.judge.references import load_references
 from benchrun.model.layout import Layout
 from benchrun.recipes import catalogue
 from benchrun.recipes.catalogue import Point
@@ -22,8 +28,11 @@ from benchrun.runspec.spec import TrainingSpec
 
 HERE = Path(__file__).parent
 FRAMEWORK = "megatron-bridge"
-ORDER = ("v0.4.2", "v0.5.1", "v0.6.0", "v0.3.1", "v0.2.2")
-"""Releases, first that of the image that the recipes name."""
+EXTRACTS = {FRAMEWORK: "bridge.csv", "nemo2": "nemo.csv"}
+NVIDIAS = ("nemo1", *EXTRACTS)
+"""Frameworks whose configurations others run as well."""
+ORDER = {"v0.4.2": "26.04", "v0.5.1": "26.06", "v0.6.0": "26.08", "v0.3.1": "26.02", "v0.2.2": "25.11"}
+"""Releases, first that of the image that the recipes name, and NeMo's containers that have them."""
 PUBLISHED_AS = {
     **{"llama3.1-8b": "llama3-8b", "llama3.1-70b": "llama3-70b"},
     **{f"llama3-{size}-{task}": f"llama3-{size}" for size in ("8b", "70b") for task in ("lora", "sft")},
@@ -38,6 +47,9 @@ PARTS = {
     "GPTModelProvider": "model",
     "MLAModelProvider": "model",
     "MambaModelProvider": "model",
+    **dict.fromkeys(("MegatronStrategy", "GPTConfig", "DeepSeekConfig"), "model"),
+    **{f"{kind}DataModule": "train" for kind in ("Mock", "FineTuning", "PreTraining")},
+    **{"MegatronCommOverlapCallback": "comm_overlap", "MegatronMixedPrecision": "mixed_precision"},
 }
 """Class in a rendered driver -> part of the configuration."""
 DEGREES = ("tensor_model", "pipeline_model", "virtual_pipeline_model", "context", "expert_model")
@@ -58,6 +70,7 @@ class Difference(NamedTuple):
     """One argument that a point and its configuration set otherwise."""
 
     recipe: str
+    framework: str
     gpu: str
     precision: str
     num_gpus: str
@@ -78,8 +91,13 @@ class Match(NamedTuple):
 
 @functools.cache
 def extract() -> list[Values]:
-    with (HERE / "bridge.csv").open(encoding="utf-8", newline="") as lines:
-        return [captured(row) for row in csv.DictReader(lines)]
+    """The rows of all extracts, each with the columns of all."""
+    rows = []
+    for framework_name, file in EXTRACTS.items():
+        with (HERE / file).open(encoding="utf-8", newline="") as lines:
+            rows += [captured(row | {"framework": framework_name}) for row in csv.DictReader(lines)]
+    columns = dict.fromkeys((key for row in rows for key in row), "")
+    return [columns | row for row in rows]
 
 
 def captured(values: Values) -> Values:
@@ -94,17 +112,63 @@ def captured(values: Values) -> Values:
 def rendered(spec: TrainingSpec) -> Values:
     """What the driver and the job of ``spec`` set."""
     found: Values = {}
-    for node in ast.walk(ast.parse(render(spec)["train_megatron_bridge.py"])):
+    driver = framework(spec.framework)
+    for node in ast.walk(ast.parse(render(spec)[driver.program])):
         name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
         for keyword in node.keywords if name in PARTS else ():  # type: ignore[attr-defined]
             found[f"{PARTS[name]}.{keyword.arg}"] = _text(keyword.value)
-    if found["ddp.use_distributed_optimizer"] == "True":  # as CommOverlapConfig.setup
+    if "model.enable_cuda_graph" in found:  # NeMo 2's names
+        kind = "local" if found["model.enable_cuda_graph"] == "True" else "none"
+        found |= {"model.cuda_graph_impl": kind, "ddp.use_megatron_fsdp": str(found["model.fsdp"] == "megatron")}
+    elif found["ddp.use_distributed_optimizer"] == "True":  # as CommOverlapConfig.setup
         for name in OVERLAPS:
             value = found.get(f"comm_overlap.{name}", "None")
             found |= {f"{part}.{name}": value for part in ("ddp", "optimizer")}
-    for name, variable in framework(FRAMEWORK).environment(spec).items():
+    for name, variable in driver.environment(spec).items():
         found[f"env.{name}"] = variable.value
     return captured(found | {f"env.{name}": value for name, value in spec.env.items()})
+
+
+def planned(spec: TrainingSpec) -> Values:
+    """What a framework that is no driver of NeMo's is told, by Megatron-Bridge's names."""
+    training, layout, aware = spec.training, spec.layout, spec.training.optimizer.precision_aware
+    flexible = training.moe_dispatcher != "alltoall"
+    found = {"train.global_batch_size": spec.gbs, "train.micro_batch_size": spec.mbs}
+    for name, degree in zip(DEGREES, ("tp", "pp", "vp", "cp", "ep"), strict=True):
+        found[f"model.{name}_parallel_size"] = getattr(layout, degree)
+    found |= {f"model.recompute_{name}": value for name, value in training.recompute if name != "policy"}
+    found["model.recompute_modules"] = " ".join(training.recompute.modules)
+    found |= {"model.seq_length": spec.seq_length, "model.sequence_parallel": layout.sequence_parallel}
+    found |= {"model.pipeline_model_parallel_layout": layout.stages, "ddp.use_megatron_fsdp": layout.fsdp > 1}
+    found["model.moe_token_dispatcher_type"] = "flex" if flexible else "alltoall"
+    found["model.moe_flex_dispatcher_backend"] = training.moe_dispatcher
+    found["comm_overlap.overlap_moe_expert_parallel_comm"] = training.moe_overlap
+    found |= {"optimizer.use_precision_aware_optimizer": aware, "model.offload_modules": training.offload_modules}
+    kind = {"none": "none", "full_iteration": WHOLE}.get(training.cuda_graphs, "transformer_engine")
+    found |= {"model.cuda_graph_impl": kind, "model.cuda_graph_scope": " ".join(training.graph_scopes)}
+    if aware:
+        found |= {f"optimizer.{name}": megatron_config(spec).optimizer[name] for name in AWARE}
+    if spec.precision == "fp8":
+        found["mixed_precision.fp8_recipe"] = training.fp8.recipe
+    return captured({key: str(value) for key, value in found.items()})
+
+
+def pages(spec: TrainingSpec) -> Iterator[Values]:
+    """The layouts that pages print with numbers of this point."""
+    for reference in load_references():
+        key = reference.key
+        theirs = (key.recipe, key.gpu, key.precision, key.num_gpus, key.gbs)
+        ours = (spec.recipe, spec.gpu, spec.precision, spec.num_gpus, spec.gbs)
+        proxy = key.num_layers not in (None, spec.model.num_layers) or key.seq_length not in (None, spec.seq_length)
+        strange = key.framework not in (spec.framework, *NVIDIAS) or "third_party" in reference.flags
+        if theirs != ours or strange or proxy:
+            continue
+        degrees = zip(DEGREES, (key.tp, key.pp, key.vp, key.cp, key.ep), strict=True)
+        row = {f"model.{name}_parallel_size": degree for name, degree in degrees}
+        row |= {"train.micro_batch_size": key.mbs, "model.seq_length": key.seq_length}
+        row |= {"mixed_precision.fp8_recipe": key.fp8_recipe, "num_gpus": key.num_gpus, "release": key.image}
+        row |= {"recipe": key.recipe, "precision": key.precision, "framework": key.framework}
+        yield dict.fromkeys(extract()[0], "") | {name: str(value) for name, value in row.items() if value is not None}
 
 
 def _text(node: ast.expr) -> str:
@@ -175,18 +239,20 @@ def differences(recipe: str, point: Point, spec: TrainingSpec, row: Values, ours
     found = []
     for key, value in row.items():
         scaled = key == "train.global_batch_size" and row["num_gpus"] != str(point.num_gpus)
-        if "." not in key or value == "" or scaled or not matters(key, row, ours):
+        told = row["framework"] == spec.framework or key in ours
+        if "." not in key or value == "" or scaled or not told or not matters(key, row, ours):
             continue
         stated, published = plain(key, ours.get(key)), plain(key, value)
         if stated != published:
-            where = (recipe, point.gpu, spec.precision, str(point.num_gpus), str(spec.gbs))
+            where = (recipe, spec.framework, point.gpu, spec.precision, str(point.num_gpus), str(spec.gbs))
             found.append(Difference(*where, key, stated, published))
     return found
 
 
 def _alike(spec: TrainingSpec, row: Values) -> bool:
     """Whether the publisher's configuration is of the same workload, at this or another number of GPUs."""
-    if spec.precision == "fp8" and row["fp8_recipe"] != spec.training.fp8.recipe:
+    of_bridge = row["framework"] == FRAMEWORK
+    if of_bridge and spec.precision == "fp8" and row["fp8_recipe"] != spec.training.fp8.recipe:
         return False
     if row["task"] != spec.task or row["gpu"] != spec.gpu or row["precision"] != spec.precision:
         return False
@@ -194,34 +260,66 @@ def _alike(spec: TrainingSpec, row: Values) -> bool:
     return int(row["num_gpus"]) == spec.num_gpus or scaled
 
 
+def _named(row: Values, point: Point) -> bool:
+    """Whether the source of a point names the commit of a configuration, or the release."""
+    source = point.group.source or ""
+    first, last = _releases(row["release"]), _releases(source)
+    overlap = bool(first and last) and first[0] <= last[-1] and last[0] <= first[-1]
+    return overlap or row["commit"] in source or f"({ORDER.get(row['release'], '-')}" in source
+
+
+def _releases(text: str) -> list[tuple[int, ...]]:
+    return sorted(tuple(map(int, each.split("."))) for each in re.findall(r"\bv(\d\d\.\d\d(?:\.\d+)?)", text))
+
+
 def points(recipe: str) -> Iterator[tuple[Point, TrainingSpec]]:
-    """The points of whole models on the GPUs of the extract."""
-    file, gpus = catalogue.recipe_file(recipe), {row["gpu"] for row in extract()}
+    """The points of whole models that may have a publisher: those that name a source, and all of Megatron-Bridge."""
+    file = catalogue.recipe_file(recipe)
     for point in catalogue.points(file.recipe):
-        if point.framework == FRAMEWORK and point.gpu in gpus and not point.group.num_layers:
-            yield point, resolve_point(file, point)
+        bridge = point.framework == FRAMEWORK and point.gpu in {row["gpu"] for row in extract()}
+        if not getattr(point.group, "num_layers", None) and (point.group.source or bridge):
+            spec = resolve_point(file, point)
+            if isinstance(spec, TrainingSpec):
+                yield point, spec
 
 
 def matches(recipe: str) -> Iterator[Match | Point]:
-    """Each point with its configuration; the point alone where nobody published one."""
+    """Each point with its configuration, then with its page; the point alone where nobody published one."""
     name = PUBLISHED_AS.get(recipe, recipe)
     of_model = [row for row in extract() if row["recipe"] == name]
     for point, spec in points(recipe):
-        candidates = [row for row in of_model if _alike(spec, row)]
-        if not candidates:
-            yield point
-            continue
-        ours, best = rendered(spec), None
-        for row in candidates:
-            found = differences(recipe, point, spec, row, ours)
-            layout = sum(each.key in LAYOUT for each in found)
-            rank = (layout, row["num_gpus"] != str(point.num_gpus), ORDER.index(row["release"]), len(found))
-            if best is None or rank < best[0]:
-                best = (rank, row, found)
-        assert best is not None
-        yield Match(point, spec, best[1], best[2])
+        alike = [row for row in of_model if _alike(spec, row)]
+        own = [row for row in alike if row["framework"] == spec.framework]
+        others = [row for row in alike if _named(row, point) and point.group.source]
+        found = nearest(point, spec, own or others)
+        if found is None or spec.framework == "nemo2":
+            printed = [*pages(spec)]
+            own = [row for row in printed if row["framework"] == spec.framework]
+            page = nearest(point, spec, own if own or found else printed)
+            if page:
+                yield page
+            elif found is None:
+                yield point
+        if found:
+            yield found
+
+
+def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match | None:
+    """The candidate that is most like a point."""
+    best = None
+    for row in candidates:
+        ours = rendered(spec) if row["framework"] == spec.framework in EXTRACTS else planned(spec)
+        found = differences(spec.recipe, point, spec, row, ours)
+        layout = sum(each.key in LAYOUT for each in found)
+        release = [*ORDER, row["release"]].index(row["release"])
+        scaled = row["num_gpus"] != str(point.num_gpus)
+        named = spec.framework == FRAMEWORK or _named(row, point)  # Megatron-Bridge's are of the image's release
+        rank = (layout, scaled, not named, release, len(found))
+        if best is None or rank < best[0]:
+            best = (rank, Match(point, spec, row, found))
+    return best[1] if best else None
 
 
 def recipes() -> list[str]:
-    """The recipes of which there are configurations."""
-    return sorted({row["recipe"] for row in extract()} | {*PUBLISHED_AS})
+    """The recipes of which something is published."""
+    return [name for name in sorted(paths.shipped(paths.RECIPES)) if any(points(name))]

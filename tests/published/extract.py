@@ -349,14 +349,23 @@ def row(path: str, model: str, task: str, num_gpus: Any, gpu: str, precision: st
 def unpack(bridge: str, core: str, release: str, folder: str) -> str:
     """The sources of a release and of the Megatron-LM that it pins; its commit."""
 
-    def git(clone: str, *words: str) -> str:
-        return subprocess.run(["git", "-C", clone, *words], check=True, capture_output=True, text=True).stdout
-
     pinned = git(bridge, "ls-tree", release, "3rdparty/Megatron-LM").split()[2]
     for clone, commit, parts in ((bridge, release, ("src", "scripts/performance")), (core, pinned, ("megatron",))):
         archive = subprocess.run(["git", "-C", clone, "archive", commit, *parts], check=True, capture_output=True)
         subprocess.run(["tar", "x", "-C", folder], check=True, input=archive.stdout)
     return git(bridge, "rev-parse", "--short=10", f"{release}^{{commit}}").strip()
+
+
+def git(clone: str, *words: str) -> str:
+    return subprocess.run(["git", "-C", clone, *words], check=True, capture_output=True, text=True).stdout
+
+
+def write(name: str, rows: list[dict[str, str]]) -> None:
+    keys = sorted({key for each in rows for key in each} - {*HEAD, *FACTS["left_out"]})
+    with (HERE / name).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*HEAD, *keys], lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main(bridge: str, core: str) -> None:
@@ -368,11 +377,7 @@ def main(bridge: str, core: str) -> None:
             result = subprocess.run(command, check=True, capture_output=True, text=True)
             found = json.loads(result.stdout.splitlines()[-1])
             rows += [{"release": release, "commit": commit} | each for each in found]
-    keys = sorted({key for each in rows for key in each} - {*HEAD, *FACTS["left_out"]})
-    with (HERE / "bridge.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*HEAD, *keys], lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+    write("bridge.csv", rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.frameworks.registry import FRAMEWORKS, framework
 from benchrun.hardware import gpu
 from benchrun.judge.references import Reference, load_references
 from benchrun.memory.estimate import estimate
@@ -22,7 +22,17 @@ from benchrun.runspec.training import Recompute
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from comparison import LAYOUT, Difference, Match, captured, differences, extract, matches, recipes, rendered  # noqa: E402
+from comparison import (  # noqa: E402
+    LAYOUT,
+    Difference,
+    Match,
+    captured,
+    differences,
+    extract,
+    matches,
+    recipes,
+    rendered,
+)
 
 LISTED = HERE / "differences.csv"
 FIELDS = (*Difference._fields, "kind")
@@ -31,6 +41,13 @@ FOLLOWS = (
     *("model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split"),
 )
 """Arguments that follow from a layout."""
+AWARE_OPTIMIZER = "optimizer.use_precision_aware_optimizer"
+FIELDS_OF = {
+    **dict.fromkeys(("moe_token_dispatcher_type", "moe_flex_dispatcher_backend"), "moe_dispatcher"),
+    **dict.fromkeys(("cuda_graph_impl", "cuda_graph_scope"), "cuda_graphs"),
+    **{"overlap_moe_expert_parallel_comm": "moe_overlap", "nccl_ub": "switches"},
+}
+"""Argument -> the field of ``training`` that sets it."""
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -55,7 +72,7 @@ def printed(match: Match, difference: Difference) -> bool:
     for reference in references(match):
         key = reference.key
         theirs = (key.seq_length, key.mbs, key.tp, key.pp, key.vp, key.ep)
-        if theirs == ours and (key.image or "").endswith((":25.09", ":25.11")):
+        if theirs == ours and (key.image or "").endswith((":25.04", ":25.07", ":25.09", ":25.11")):
             return difference.key in (*LAYOUT, *FOLLOWS)
     return False
 
@@ -68,7 +85,7 @@ def automodel(match: Match, difference: Difference) -> bool:
 
 def scaled(match: Match, difference: Difference) -> bool:
     """Whether the published expert parallelism is larger than a stage of these GPUs."""
-    experts = int(match.row["model.expert_model_parallel_size"])
+    experts = int(match.row["model.expert_model_parallel_size"] or 1)
     key = difference.key.rpartition(".")[2]
     in_layout = key in ("expert_model_parallel_size", "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN")
     return in_layout and experts > match.spec.num_gpus // match.spec.layout.pp
@@ -83,7 +100,44 @@ def memory(match: Match, difference: Difference) -> bool:
     return "recompute" in difference.key and size > card.memory_gib and not any(references(match))
 
 
-CHECKS = {"printed": printed, "automodel": automodel, "scaled": scaled, "memory": memory}
+def batch(match: Match, difference: Difference) -> bool:
+    """Whether a number is published of NeMo 2 with this batch, by someone who took NVIDIA's configuration."""
+    return difference.key == "train.global_batch_size" and any(references(match))
+
+
+def older(match: Match, difference: Difference) -> bool:
+    """Whether no BF16 number of the point is of NeMo 25.07, whose scripts set an optimizer that knows its precision."""
+    numbers = [reference.key.image or "" for reference in references(match)]
+    new = [image for image in numbers if image.rpartition(":")[2] >= "25.07"]
+    return match.row["framework"] == "nemo2" and difference.key == AWARE_OPTIMIZER and not new
+
+
+def refused(match: Match, difference: Difference) -> bool:
+    """Whether the point's framework has no option for the published value, or refuses it, or has not all it needs."""
+    spec, name = match.spec, difference.key.rpartition(".")[2]
+    field = FIELDS_OF.get(name)
+    if field is None or field not in framework(spec.framework).options:
+        return field is not None
+    value = match.row["model.moe_flex_dispatcher_backend"]
+    if field == "cuda_graphs":
+        value = {"transformer_engine": "layers"}.get(match.row["model.cuda_graph_impl"], "full_iteration")
+    wanted = spec.model_copy(update={"training": spec.training.model_copy(update={field: value})})
+    needs = "NVLINK_DOMAIN_SIZE" if value == "hybridep" else ""
+    lacks = bool(needs) and needs not in framework(spec.framework).environment(wanted)
+    return lacks or any(framework(spec.framework).refusals(wanted))
+
+
+def scaling(match: Match, difference: Difference) -> bool:
+    """Whether the page is of another framework, and no configuration of this one scales as that does."""
+    own = {row["fp8_recipe"] for row in extract() if row["framework"] == match.spec.framework}
+    of_other = match.row["framework"] != match.spec.framework
+    return of_other and difference.key.endswith(".fp8_recipe") and difference.published not in own
+
+
+CHECKS = {
+    **{"printed": printed, "automodel": automodel, "scaled": scaled, "memory": memory, "batch": batch},
+    **{"older": older, "refused": refused, "scaling": scaling},
+}
 """Kind of ``kinds.csv`` -> whether its reason holds for a difference."""
 
 
@@ -119,11 +173,16 @@ def test_every_reason_is_used_and_says_where() -> None:
     assert all(row["reason"] and row["where"] for row in reasons)
 
 
-def test_most_points_have_a_publisher() -> None:
+def test_every_point_that_names_a_source_is_compared_with_it() -> None:
+    """Those of four sources are not: scripts and configurations that state no number here, and teams of MLPerf."""
     found = [match for recipe in recipes() for match in matches(recipe)]
     published = [match for match in found if isinstance(match, Match)]
-    assert len(published) >= 350
-    assert sum(not match.differences for match in published) >= 335
+    assert len(published) >= 1030
+    assert sum(not match.differences for match in published) >= 940
+    sources = {match.group.source for match in found if not isinstance(match, Match)} - {None}
+    assert {(source or "").split()[0] for source in sources} == {
+        *("NVIDIA/NeMo-Framework-Launcher", "MLPerf", "NVIDIA", "togethercomputer/together-dgxc-benchmarking")
+    }
 
 
 def test_a_wrong_value_is_found() -> None:
@@ -150,7 +209,7 @@ def test_a_scope_counts_only_where_its_kind_of_graph_reads_it(impl: str, scope: 
 
 def test_the_extract_names_its_sources() -> None:
     for row in extract():
-        assert row["path"].endswith(".py")
+        assert row["path"].endswith((".py", ".csv", ".sh"))
         assert len(row["commit"]) == 10
 
 

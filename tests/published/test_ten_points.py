@@ -65,7 +65,7 @@ def request(row: Values, image: str | None = None) -> Request:
 
 def match(row: Values) -> Match:
     for each in matches(row["recipe"]):
-        if isinstance(each, Match):
+        if isinstance(each, Match) and each.spec.framework == FRAMEWORK:
             spec = each.spec
             found = (spec.gpu, spec.precision, str(spec.num_gpus), str(spec.gbs), str(spec.mbs))
             if found == tuple(row[name] for name in ("gpu", "precision", "gpus", "gbs", "mbs")):

@@ -36,6 +36,7 @@ class NeMo2(NeMoOfCore):
     rank_variables = SLURM_VARIABLES
     releases = ("25.02", "25.09")
     files = ("train_nemo2.py",)
+    options = (*NeMoOfCore.options, "cuda_graphs")
     profilers = PROFILERS
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
@@ -44,5 +45,9 @@ class NeMo2(NeMoOfCore):
         yield from partly_sharded(spec, self.name)
         if spec.model.mtp_layers and spec.model.mla is None:
             yield "nemo2 predicts several tokens with latent attention alone: mtp_layers must be 0"
+        graphs, recompute = spec.training.cuda_graphs, spec.training.recompute
+        alone = spec.layout.fsdp == 1 and recompute.granularity == "none"
+        if graphs == "full_iteration" or (graphs == "layers" and not alone):
+            yield "nemo2 captures layers, without FSDP and recompute: cuda_graphs must be none here"
         if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):
             yield f"nemo2's mock data and weights have a seed of their own: training.seed must be {seed}"
