@@ -91,7 +91,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "metrics": {},
     "verbs": {},
     "expectations": {"predict": f"{_CAPABILITIES}.predict.usecase:predicted_step"},
-    "formats": {"html": f"{_CAPABILITIES}.html.page:page"},
+    "formats": {"html": f"{_CAPABILITIES}.html.page:made_now"},
 }
 """Group -> name -> ``module:object``. A package's entry points of ``benchrun.GROUP``
 come after these.

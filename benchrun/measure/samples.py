@@ -74,7 +74,7 @@ def read(text: str) -> dict[int, Samples]:
     rows: dict[int, list[tuple[float, ...]]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if named := _header(cells):
+        if "time" in line.lower() and (named := _header(cells)):
             header = named
         elif len(cells) == len(header):
             try:
@@ -96,11 +96,8 @@ def _header(cells: Sequence[str]) -> list[str] | None:
 
 
 def _sample(row: Mapping[str, str]) -> tuple[float, ...]:
-    at = (
-        datetime.strptime(row["time"], "%Y/%m/%d %H:%M:%S.%f")
-        .replace(tzinfo=timezone.utc)
-        .timestamp()
-    )
+    written = datetime.fromisoformat(row["time"].replace("/", "-"))
+    at = written.replace(tzinfo=timezone.utc).timestamp()
     return at, *(_number(row.get(name, "")) for name in COLUMNS), _bits(row.get("reasons", ""))
 
 

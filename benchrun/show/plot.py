@@ -10,7 +10,7 @@ from benchrun import extensions
 
 from .table import Table
 
-Kind = Literal["line", "histogram", "bars", "stack", "waterfall"]
+Kind = Literal["line", "bars", "stack", "waterfall"]
 
 EQUAL = "Dashed: equal speed."
 
@@ -99,8 +99,6 @@ class Plot:
     def description(self) -> str:
         """One sentence for readers who do not see the plot."""
         first = self.series[0]
-        if self.kind == "histogram":
-            return f"{sum(first.y):.0f} {self.y_title} in {len(first.y)} bars"
         if self.kind == "waterfall":
             return f"{len(self.labels)} parts that add up to {sum(first.y):.4g} {self.y_title}"
         if self.kind == "stack" and not self.labels:

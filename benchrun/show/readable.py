@@ -51,7 +51,7 @@ def readable(results: Sequence[RunResult]) -> Table:
         row += [options, record["runs"], *map(record.get, SPEED)]
         for key in READ:
             row.append(METRICS_BY_KEY[key].text(record[key], "") or None)
-        row += [_served(record), ": ".join(filter(None, verdict))]
+        row += [served(record), ": ".join(filter(None, verdict))]
         who = (record["source"] or "").partition(";")[0]
         rows.append([*row, record["reference"], who or None])
     metrics = [METRICS_BY_KEY[key].title or key for key in READ]
@@ -64,7 +64,7 @@ def readable(results: Sequence[RunResult]) -> Table:
     return Table(titles, rows).only(shown)
 
 
-def _served(record: Mapping[str, Any]) -> str | None:
+def served(record: Mapping[str, Any]) -> str | None:
     """The metrics of a server, each with its name and unit; None for a training."""
     texts = []
     for key in SERVED:

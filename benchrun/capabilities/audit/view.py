@@ -26,11 +26,11 @@ def audit_text(audit: Audit) -> str:
 
 def audit_page(audit: Audit) -> str:
     """The audit as one HTML file."""
-    draw = extensions.capability("html.page", "section_html")
+    draw = extensions.capability("html.parts", "section_html")
     parts = [f"<p>{_first(audit)}</p>"]
     for section in _sections(audit, len(audit.jobs)):
         parts += draw(section)
-    text: str = extensions.capability("html.page", "document")(TITLE, parts)
+    text: str = extensions.capability("html.parts", "document")(TITLE, parts)
     return text
 
 

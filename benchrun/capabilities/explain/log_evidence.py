@@ -115,7 +115,8 @@ def _evidence(
     """Collect what the log and the traces hold; ``context`` is what the log states,
     completed by what is ``given``.
     """
-    times, steps = steps_of(log, context, summary.window)
+    rows = rows_of(log, context)
+    times, steps = steps_of(rows, summary.window)
     if not len(times):
         raise _no_times(log, summary, context, str(file))
     fingerprint = None
@@ -124,14 +125,14 @@ def _evidence(
     ranks = len(fingerprint.ranks) if fingerprint else 1
     spec = training_of(log.framework, log.facts, context, ranks)
     here = kept.place(file)
-    said = printed(unpacked(here), rows_of(log, context))
+    said = printed(unpacked(here), rows)
     one_stage = said is not None and spec.layout.pp == 1
     own = Evidence(
         name=str(file),
         spec=spec,
         times=times,
         steps=steps,
-        **earlier_of(log, context, summary.window),
+        **earlier_of(log, rows, summary.window),
         steadiness=summary.steadiness,
         fingerprint=fingerprint,
         printed=said,
@@ -139,7 +140,7 @@ def _evidence(
         ranks=said.ranks if said and one_stage else None,
         ranks_from="the log's timers",
         network=read_network([here], 1),
-        saves=saves(here, before_line=int(rows_of(log, context).line.max())),
+        saves=saves(here, before_line=int(rows.line.max())),
         saves_async=saves_async(here),
         resolution_s=resolution_s(summary, steps),
         notes=(*check_options(log, _options(given)), *_notes(log, context, summary)),
@@ -152,24 +153,23 @@ def _evidence(
     return own
 
 
-def steps_of(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
+def steps_of(rows: CompletedRows, window: Window | None) -> tuple[Floats, Floats]:
     """Times in seconds and numbers of the measured steps; empty without a ``window``."""
-    rows = _measured_rows(log, given, window)
+    rows = _measured_rows(rows, window)
     return rows.step_time_s, rows.step.astype("float64")
 
 
-def earlier_of(log: Log, given: Setting, window: Window | None) -> dict[str, Any]:
+def earlier_of(log: Log, rows: CompletedRows, window: Window | None) -> dict[str, Any]:
     """Fields of the evidence on the steps before the ``window``, and on their work.
 
     A start makes steps slower, so that those which are not are as good as any other.
     """
-    measured = _measured_rows(log, given, window)
+    measured = _measured_rows(rows, window)
     segments = np.unique(log.distinct.column("segment"))
     uneven = log.varying_length or log.actual_seq_length is not None or len(segments) > 1
     found: dict[str, Any] = {"same_work": not uneven}
     if window is None or not len(measured.step):
         return found
-    rows = rows_of(log, given)
     rows = rows.chosen(rows.step < window.first_step)
     slow = ~(rows.step_time_s <= np.median(measured.step_time_s))
     after_start = int(np.flatnonzero(slow)[-1]) + 1 if slow.any() else 0
@@ -184,7 +184,7 @@ def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:
 
     The times that such a clock shows are whole seconds, and so is their median.
     """
-    rows = _measured_rows(log, given, window)
+    rows = _measured_rows(rows_of(log, given), window)
     spans = rows.step_time_s * rows.interval
     parts = min(max(int(spans.sum() / JOINED_S), 1), len(spans))
     if not log.whole_seconds or parts == len(spans):
@@ -193,9 +193,8 @@ def joined_times(log: Log, given: Setting, window: Window | None) -> Floats:
     return np.array([spans[part].sum() / rows.interval[part].sum() for part in each])
 
 
-def _measured_rows(log: Log, given: Setting, window: Window | None) -> CompletedRows:
+def _measured_rows(rows: CompletedRows, window: Window | None) -> CompletedRows:
     """The rows with a time in the ``window``; none without one."""
-    rows = rows_of(log, given)
     if window is None:
         return rows.chosen(np.zeros(len(rows.step), bool))
     inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)

@@ -19,9 +19,9 @@ from benchrun.judge.verdict import Verdict
 from benchrun.measure.metric import OURS
 from benchrun.measure.model import Summary
 from benchrun.measure.registry import METRICS
+from benchrun.measure.rows import CompletedRows
 from benchrun.measure.run import RunMeasurement
 from benchrun.measure.setting import setting_of
-from benchrun.measure.statistics import Floats
 from benchrun.rundir import artifacts, rank_times
 from benchrun.rundir.find import KEPT, open_run
 from benchrun.rundir.fingerprint import Fingerprint
@@ -188,15 +188,15 @@ def evidence(
         if spec.stepped:
             hint = f"name logs in place of runs: {run.path / artifacts.STDOUT}"
         raise UserError(f"of {run.run_id} no layout is known, which explains its steps", hint=hint)
-    measurement, times, steps = _measured(run, measurement or measure_run(run))
+    measurement, rows = _measured(run, measurement or measure_run(run))
+    times, steps = steps_of(rows, measurement.metrics.window)
     fingerprint, notes = _fingerprint(run, traces)
-    rows = rows_of(measurement.log, setting_of(spec))
     whole = Evidence(
         name=run.run_id,
         spec=spec,
         times=times,
         steps=steps,
-        **earlier_of(measurement.log, setting_of(spec), measurement.metrics.window),
+        **earlier_of(measurement.log, rows, measurement.metrics.window),
         course=course_of(run, measurement.log, rows),
         steadiness=measurement.metrics.steadiness,
         samples=measurement.samples,
@@ -224,14 +224,15 @@ def evidence(
 
 def _measured(
     run: RunDir, measurement: RunMeasurement | None
-) -> tuple[RunMeasurement, Floats, Floats]:
-    """``measurement`` with the times and numbers of its steps. NoNumberError if there
-    is none, or no number.
+) -> tuple[RunMeasurement, CompletedRows]:
+    """``measurement`` with its rows. NoNumberError if it has no measured step, or no
+    number.
     """
-    steps = None
+    rows = None
     if measurement:
-        steps = steps_of(measurement.log, setting_of(run.spec), measurement.metrics.window)
-    if measurement is None or steps is None or not len(steps[0]):
+        rows = rows_of(measurement.log, setting_of(run.spec))
+        times, _ = steps_of(rows, measurement.metrics.window)
+    if measurement is None or rows is None or not len(times):
         raise NoNumberError(
             f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}"
         )
@@ -239,7 +240,7 @@ def _measured(
         raise NoNumberError(
             f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}"
         )
-    return measurement, *steps
+    return measurement, rows
 
 
 def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, list[str]]:

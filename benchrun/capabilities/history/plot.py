@@ -1,6 +1,4 @@
-"""The history of points as plots: for an HTML report, and for ``report --history
---plot``.
-"""
+"""The history of points as plots, for ``report --history --plot``."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,16 +12,16 @@ from .text import change_sentence, periods_table
 
 DRAWN = 24
 """The largest number of points in one picture."""
-FEWEST = 3
-"""Runs of a point that make a plot of a page."""
+FEWEST = 2
+"""Runs of a point that make a plot."""
 UNITS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0}
 """Units of the time axis, with their seconds."""
 
 
-def history_plots(history: History, fewest: int = FEWEST) -> Iterator[Plot]:
-    """Step time over the time of launch, for each point with at least ``fewest`` runs."""
+def history_plots(history: History) -> Iterator[Plot]:
+    """Step time over the time of launch, for each point with at least `FEWEST` runs."""
     for point in history.series:
-        if len(point.runs) >= fewest:
+        if len(point.runs) >= FEWEST:
             yield _point_plot(point)
 
 
@@ -85,7 +83,7 @@ def plot_history(history: History, path: Path) -> None:
 
     UserError if there is nothing to draw, or too much, or the file cannot be written.
     """
-    plots = list(history_plots(history, fewest=2))
+    plots = list(history_plots(history))
     if not plots:
         raise UserError("no point has two runs to draw", hint="name more RUNS")
     if len(plots) > DRAWN:

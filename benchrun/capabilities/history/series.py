@@ -283,11 +283,11 @@ def _change(cut: Cut, before: Sequence[HistoryRun], after: Sequence[HistoryRun])
         run_id=after[0].run_id,
         percent=100 * (ratio - 1),
         chance=cut.chance,
-        changed=tuple(_changed(before, after)),
+        changed=tuple(changed_between(before, after)),
     )
 
 
-def _changed(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Iterator[Changed]:
+def changed_between(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Iterator[Changed]:
     """The columns with values that most runs of one side have and few of the other."""
     for column in before[0].facts:
         one = _shares(run.facts[column] for run in before)

@@ -6,7 +6,7 @@ from datetime import datetime
 from benchrun.measure.changes import SHORTEST
 from benchrun.show.table import Table, as_csv, capitals, markdown, plain
 
-from .series import Change, History, PointHistory
+from .series import Change, Changed, History, PointHistory
 
 COLUMNS = ("node", "driver", "image", "version", "options")
 """Facts that have a column in CSV."""
@@ -91,10 +91,13 @@ def change_sentence(change: Change) -> str:
     """Sentence on a change: when, how much, and what changed with it."""
     size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
     head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
-    facts = []
-    for one in change.changed:
-        facts.append(f"{one.column} {_values(one.before)} -> {_values(one.after)}")
-    return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
+    facts = "; ".join(map(changed_text, change.changed))
+    return f"{head}; changed with it: {facts or 'nothing that is recorded'}"
+
+
+def changed_text(one: Changed) -> str:
+    """A column with its values on the two sides of a change."""
+    return f"{one.column} {_values(one.before)} -> {_values(one.after)}"
 
 
 def history_runs_table(history: History) -> Table:

@@ -207,20 +207,6 @@ def _points(axes: "Axes", marks: Sequence[Mark], **look: Any) -> None:
     axes.plot(x, y, linestyle="none", color=COLOURS[4], clip_on=False, **look)
 
 
-def _histogram(axes: "Axes", plot: Plot) -> Box:
-    """A bar for each stretch of x."""
-    (series,) = plot.series
-    width = 1.0
-    if len(series.x) > 1:
-        width = series.x[1] - series.x[0]
-    look = {"color": COLOURS[0], "edgecolor": LIGHT["paper"]}
-    axes.bar(series.x, series.y, width, align="edge", **look)
-    if plot.level is not None:
-        axes.axvline(plot.level, color=LIGHT["paper"], linewidth=4)
-        axes.axvline(plot.level, **LEVEL)
-    return _framed(axes, plot)
-
-
 def _framed(axes: "Axes", plot: Plot) -> Box:
     """Titles, grid and numbers of the axes."""
     axes.set(xlabel=plot.x_title, ylabel=plot.y_title)
@@ -332,7 +318,6 @@ def value_text(value: float) -> str:
 
 DRAW: dict[str, Callable[["Axes", Plot], Box]] = {
     "line": _line,
-    "histogram": _histogram,
     "bars": _bars,
     "stack": _stack,
     "waterfall": _waterfall,

@@ -1,48 +1,46 @@
-"""A report as one HTML file: no script, no request to any host, readable on a telephone
-and on paper.
+"""A report as one HTML file that needs no network: a page to read, which a script makes
+one to sort, filter and compare.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 
+import benchrun
+from benchrun.judge.measured import by_point
+from benchrun.judge.verdict import RunResult
 from benchrun.show.model import ReportModel
-from benchrun.show.plot import Plot
+from benchrun.show.readable import point_labels
 from benchrun.show.section import Section
-from benchrun.show.table import Table, visible
 
-from .picture import INSTALL, drawable, inline_svg
-from .section import RunSection, evidence_of, run_section
-from .sections import sections
-from .style import PAGE
+from .charts import data_of
+from .parts import HERE, document, escape, kind_of, section_html, table_html, verdict_html
+from .run import TITLES, axis_svg, evidence_of, explanation_of, row, section
+from .sections import sections, summary
 
-SHORT = 12
-"""Letters of a cell that does not wrap."""
-MANY = 80
-"""Runs up to which each is drawn with all of its plots, so that the page stays below
+BRIEF = 150
+"""Runs from which on small parts of a step are left out, so that 500 runs stay below
 1.5 MB.
 """
-OPEN = 6
-"""The largest number of runs whose sections are open from the beginning."""
-SMALL = 12
-"""The most rows of a plot's table that is open from the beginning."""
-ARROW = "\u00a0\u2192\u00a0"
-"""Arrow between two values, which stay on one line."""
-FEW_COLUMNS = 4
-"""The most columns of a table that stays a table on a narrow screen."""
-NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
-"""A cell of a column that stands at the right."""
-COLOURS = {
-    "pass": "pass",
-    "as_expected": "pass",
-    "slow": "slow",
-    "slower_than_expected": "slow",
-    "invalid_run": "slow",
-}
-"""Class of a judgement; every other one needs a look."""
+OPEN = 2
+"""The largest number of runs whose sections are open where no script is."""
+ONLY = {"framework": "frameworks", "scaling": "scaling"}
+"""Section that is shown alone, by what the rows are."""
+VERSIONS = 3
+"""Versions of a package that the head of a page names."""
+NUMERIC = (4, 7, 8, 9, 10)
+"""Columns of the table of all runs that stand at the right."""
+WRAPPED = (0, 6, 11, 12)
+"""Columns of several words."""
+SPARE = (9, 11)
+"""Columns that paper has no room for."""
+FIRST_ROWS = 8
+"""Rows of a table of the summary that are open from the beginning."""
 
 
-NO_PLOTS = f"<p class=look>Plots are left out, because matplotlib is not installed: {INSTALL}</p>"
+def made_now(report: ReportModel, *, by: str = "point") -> str:
+    """The page with its time. ``report --format html`` writes it."""
+    return page(report, by=by, made=datetime.now(timezone.utc))
 
 
 def page(
@@ -53,188 +51,146 @@ def page(
     *,
     by: str = "point",
     history: bool = True,
+    made: datetime | None = None,
 ) -> str:
-    """The whole file. ``leads`` stand before the points, ``added`` before the sections
-    of the report.
+    """The whole file. ``leads`` stand before the summary of the runs, ``added`` after it.
 
     ``by`` framework or scaling: only that section, without the runs. Without
-    ``history`` no plot over time.
+    ``history`` nothing over time. The same runs give the same page, but for ``made``.
     """
-    parts = [] if drawable() else [NO_PLOTS]
+    parts = [_head(report, made)]
     for lead in leads:
-        parts += _lead(lead)
-    return document(title, [*parts, *_body(report, added, by, history=history)])
+        parts.append(f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>")
+        parts += map(table_html, lead.tables)
+    if only := ONLY.get(by):
+        shown = [part for part in sections(report) if part.identity == only]
+        for part in shown:
+            parts += section_html(part)
+        if not shown:
+            parts.append(f"<p>There is nothing to show by {escape(by)} in these runs.</p>")
+        return document(title, parts)
+    known = list(map(evidence_of, report.results))
+    explained = list(map(explanation_of, known))
+    names = _names(report.results)
+    order = sorted(range(len(names)), key=lambda index: _urgency(report.results[index]))
+    for part in added:
+        parts += section_html(part)
+    for part in summary(report, explained, history=history):
+        parts += section_html(part, FIRST_ROWS)
+    parts += _runs(report, names, order)
+    parts.append('<div class="more">')
+    for part in sections(report, known):
+        parts += section_html(part)
+    parts += [*map(_sentence, report.ratios), '</div><section id="each"><h2>Each run</h2>']
+    number = len(order)
+    for index in order:
+        result, one = report.results[index], explained[index]
+        parts += section(result, names[index], index, one, brief=number > BRIEF)
+    parts.append("</section>")
+    return document(title, parts, _scripts(report.results))
 
 
-def document(title: str, parts: Iterable[str]) -> str:
-    """A whole file of these parts."""
-    lines = [
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
-        f"<h1>{escape(title)}</h1>",
-        *parts,
-        "</main>\n</body>\n</html>\n",
-    ]
-    return visible("\n".join(lines))
+def _sentence(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
 
 
-ONLY = {"framework": "frameworks", "scaling": "scaling"}
-"""Section that is shown alone, by what the rows are."""
+def _names(results: Sequence[RunResult]) -> list[str]:
+    """The name of each run's point."""
+    points = by_point(results)
+    of_key = {}
+    for point, name in zip(points, point_labels(points), strict=True):
+        of_key[point[0].spec.repeat_key()] = name
+    return [of_key[result.spec.repeat_key()] for result in results]
 
 
-def _body(
-    report: ReportModel, added: Sequence[Section], by: str, *, history: bool
-) -> Iterator[str]:
-    only = ONLY.get(by)
-    explained = []
-    if only is None:
-        explained = list(map(evidence_of, report.results))
-    parts = (*added, *sections(report, explained, history=history))
-    shown = [part for part in parts if only in (None, part.identity)]
-    yield _tally(report)
-    links = [(part.identity, part.title) for part in shown]
-    if only is None:
-        links = [("points", "Points"), *links, ("runs", "Runs")]
-    anchors = [f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links]
-    yield f"<nav>{''.join(anchors)}</nav>"
-    if only is None:
-        yield '<h2 id="points">Points</h2>'
-        yield table_html(report.readable, links=_anchors(report))
-        for sentence in report.ratios:
-            yield f"<p>{escape(sentence)}</p>"
-    elif not shown:
-        yield f"<p>There is nothing to show by {escape(by)} in these runs.</p>"
-    for part in shown:
-        yield from section_html(part)
-    if only:
-        return
-    yield '<h2 id="runs">Runs</h2>'
-    number = len(report.results)
-    for index, (run, known) in enumerate(zip(report.results, explained, strict=True)):
-        yield from _run(run_section(run, known, brief=number > MANY), f"r{index}", number <= OPEN)
+def _urgency(run: RunResult) -> tuple[bool, bool, float]:
+    """Order of runs: the slow ones first, then by their ratio, last those without one."""
+    ratio = run.verdict.ratio if run.verdict else None
+    return kind_of(run.judgement) != "bad", ratio is None, ratio.value if ratio else 0.0
 
 
-def _anchors(report: ReportModel) -> list[str]:
-    """Anchor of each point's first run."""
-    keys = [result.spec.repeat_key() for result in report.results]
-    return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
-
-
-def _lead(lead: Section) -> Iterator[str]:
-    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
-    yield from map(table_html, lead.tables)
-
-
-def _tally(report: ReportModel) -> str:
-    """The number of runs with each verdict."""
-    judgements = [run.judgement for run in report.results]
-    if not judgements:
-        return "<p>no runs</p>"
-    each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]
-    for name in dict.fromkeys(judgements):
-        each.append((name.replace("_", " "), judgements.count(name), _kind(name)))
-    parts = (
-        f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each
-    )
-    return f'<div class="tally">{"".join(parts)}</div>'
-
-
-def _kind(judgement: str) -> str:
-    return COLOURS.get(judgement, "look")
-
-
-def section_html(part: Section) -> Iterator[str]:
-    """A heading, a sentence, the plots and the tables."""
-    yield f'<h2 id="{part.identity}">{escape(part.title)}</h2>\n<p>{escape(part.text)}</p>'
-    yield _plots(part.plots, part.identity)
-    yield from map(table_html, part.tables)
-
-
-def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
-    """One run: what it is worth in the line that is always visible."""
-    yield f"<details{' open' if opened else ''}><summary><h3>{escape(run.title)}</h3> "
-    yield f'<span class="judgement {_kind(run.judgement)}">{escape(run.judgement.replace("_", " "))}</span><br>'
-    yield f'<span class="soft">{escape(run.run_id)}</span></summary>'
-    # The anchor stands inside: a browser opens the closed details that a link leads
-    # into.
-    yield f'<p id="{identity}">{escape(run.reason)}</p>'
-    if run.plots:
-        yield _plots(run.plots, identity)
-    if run.causes:
-        yield "<h4>Causes</h4>" + table_html(run.causes)
-    for each in run.missing:
-        yield f'<p class="soft">To know more: {escape(each)}</p>'
-    yield "<h4>Measured</h4>" + table_html(Table(("name", "value"), run.facts), "facts")
-    yield "<h4>Conditions</h4>" + table_html(Table(("name", "value"), run.conditions), "facts")
-    yield "</details>"
-
-
-def _plots(plots: Sequence[Plot], identity: str) -> str:
-    return f'<div class="figures">{"".join(_plot(each, f"{identity}f{i}") for i, each in enumerate(plots))}</div>'
-
-
-def _plot(plot: Plot, identity: str) -> str:
-    """The plot with its table below it, or beside it if it takes a whole row."""
-    note = ""
-    if plot.note:
-        note = f"<p>{escape(plot.note)}</p>"
-    head = f"<figcaption>{escape(plot.title)}</figcaption>"
-    drawn = (inline_svg(plot, identity) if drawable() else "") + note
-    if plot.wide:
-        beside = f'<div class="pair"><div>{drawn}</div>{table_html(plot.table)}</div>'
-        return f'<figure class="wide">{head}{beside}</figure>'
-    opened = " open" if len(plot.table.rows) <= SMALL else ""
-    table = f"<details{opened}><summary>Numbers</summary>{table_html(plot.table)}</details>"
-    return f"<figure>{head}{drawn}{table}</figure>"
-
-
-def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
-    """A table; if it has many columns each row is a block on a narrow screen.
-    ``links``: anchors of its rows.
+def _head(report: ReportModel, made: datetime | None) -> str:
+    """What the page is on: runs, dates, clusters, GPUs, versions; how many have each
+    verdict.
     """
-    kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
-    cells = table.cells()
-    numeric = []
-    for index in range(len(table.titles)):
-        numeric.append(_numeric([row[index] for row in cells]))
-    titles = [escape(str(title).replace("_", " ")) for title in table.titles]
-    head = "".join(
-        f"<th{_class(number, '')}>{title}</th>"
-        for title, number in zip(titles, numeric, strict=True)
+    results = report.results
+    judgements = [run.judgement for run in results]
+    facts = {"runs": str(len(results))}
+    days = sorted(f"{run.launched:%Y-%m-%d}" for run in results if run.launched)
+    if days:
+        facts["launched"] = " to ".join(dict.fromkeys((days[0], days[-1])))
+    facts["cluster"] = ", ".join(sorted({run.spec.cluster.name for run in results}))
+    facts["GPUs"] = ", ".join(sorted({run.spec.gpu for run in results}))
+    facts["versions"] = ", ".join(_versions(results))
+    if made:
+        facts["made"] = f"{made:%Y-%m-%d %H:%M} UTC by benchrun {benchrun.__version__}"
+    stated = [f"<dt>{name}<dd>{escape(value)}" for name, value in facts.items() if value]
+    tally = []
+    for name in dict.fromkeys(sorted(judgements, key=judgements.count, reverse=True)):
+        tally.append(f"<li><b>{judgements.count(name)}</b> {verdict_html(name)}")
+    return f"<dl class=head>{''.join(stated)}</dl><ul class=tally>{''.join(tally)}</ul>"
+
+
+def _versions(results: Sequence[RunResult]) -> Iterator[str]:
+    """Each package that trained, with its versions."""
+    found: dict[str, dict[str, None]] = {}
+    for run in results:
+        for name, version in run.versions.items():
+            found.setdefault(name, {})[version] = None
+    for name, versions in found.items():
+        more = len(versions) - VERSIONS
+        named = " ".join(sorted(versions, reverse=True)[:VERSIONS])
+        yield f"{name} {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _runs(report: ReportModel, names: Sequence[str], order: Sequence[int]) -> Iterator[str]:
+    """The table of all runs; a column in which no run has anything is left out."""
+    yield '<section id="runs"><h2>Runs</h2><p>Speed: a dot is the speed over that of the reference, '
+    yield "with its interval; 1 is as fast as the reference, and more is faster. "
+    yield 'The slowest stand first.<span class="onpaper"> On paper: the first 12.</span></p>'
+    rows = [row(report.results[index], names[index], index) for index in order]
+    shown = []
+    for column in range(len(TITLES)):
+        if any(cells[column] for cells in rows):
+            shown.append(column)
+    if 12 in shown and len({cells[12] for cells in rows}) == 1:
+        shown.remove(12)
+    head = []
+    labels = []
+    right = []
+    whole = []
+    spare = []
+    for place, column in enumerate(shown):
+        title = escape(TITLES[column])
+        kind = " class=n" if column in NUMERIC else ""
+        head.append(f"<th{kind}>{title}{axis_svg() if column == 3 else ''}")
+        labels.append(f'#all td:nth-child({place + 1})::before{{content:"{title}"}}')
+        if column in NUMERIC:
+            right.append(f"#all td:nth-child({place + 1})")
+        if column in SPARE:
+            spare.append(f"#all tr>:nth-child({place + 1})")
+        if column not in WRAPPED:
+            whole.append(f"#all td:nth-child({place + 1})")
+    yield f"<style>{','.join(right)}{{text-align:right}}{','.join(whole)}{{white-space:nowrap}}"
+    yield f"@media screen and (max-width:900px){{{''.join(labels)}}}"
+    yield f"@media print{{{','.join(spare)}{{display:none}}}}</style>"
+    yield f"<table id=all><thead><tr>{''.join(head)}</thead><tbody>"
+    for cells in rows:
+        yield f"<tr>{''.join(f'<td>{cells[column]}' for column in shown)}</tr>"
+    yield "</tbody></table></section>"
+
+
+def _scripts(results: Sequence[RunResult]) -> str:
+    """The series, the plotting library and the page's own script."""
+    data = [data_of(result, len(results)) for result in results]
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    library = HERE / "uplot"
+    styles = (library / "uPlot.min.css").read_text(encoding="utf-8")
+    plotter = (library / "uPlot.iife.min.js").read_text(encoding="utf-8")
+    own = (HERE / "page.js").read_text(encoding="utf-8")
+    licence = (library / "LICENSE").read_text(encoding="utf-8")
+    return (
+        f"<!-- uPlot\n{licence}-->\n<style>{styles}</style>\n"
+        f'<script type="application/json" id="data">{text}</script>\n'
+        f"<script>{plotter}</script>\n<script>\n{own}</script>\n"
     )
-    heading = ""
-    if kind != "facts":
-        heading = f"<thead><tr>{head}</tr></thead>"
-    rows = [[*_cells(row, titles, numeric, kind)] for row in cells]
-    for row, anchor in zip(rows, links, strict=bool(links)):
-        row[0] = row[0].replace(">", f'><a href="#{anchor}">', 1).replace("</td>", "</a></td>")
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f"<table{_attribute(kind)}>{heading}<tbody>{body}</tbody></table>"
-
-
-def _numeric(column: Sequence[str]) -> bool:
-    return all(not cell or NUMBER.fullmatch(cell) for cell in column)
-
-
-def _cells(
-    row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str
-) -> Iterator[str]:
-    for cell, title, number in zip(row, titles, numeric, strict=True):
-        label = ""
-        if kind == "cards":
-            label = f' data-label="{title}"'
-        yield f"<td{_class(number, cell)}{label}>{escape(cell.replace(' -> ', ARROW))}</td>"
-
-
-def _class(number: object, cell: str) -> str:
-    """Numbers stand at the right; a short cell, such as a value with its unit, does not
-    wrap.
-    """
-    return _attribute("n" if number else "s" if cell and len(cell) <= SHORT else "")
-
-
-def _attribute(kind: str) -> str:
-    if not kind:
-        return ""
-    return f" class={kind}"

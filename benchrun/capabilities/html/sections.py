@@ -1,130 +1,212 @@
-"""The parts of a report on several runs: beside each other, beside published numbers,
-over GPUs, over time.
+"""The parts of a report on several runs: nodes, changes, two runs side by side,
+frameworks, curves, published numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
 
 from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.model import Explanation
 from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.view import interval_text
-from benchrun.capabilities.history.plot import history_plots
-from benchrun.capabilities.history.series import history_of
-from benchrun.judge.difference import difference
+from benchrun.capabilities.history.series import (
+    HistoryRun,
+    PointHistory,
+    changed_between,
+    history_of,
+)
+from benchrun.capabilities.history.text import changed_text
+from benchrun.judge.difference import NOTICEABLE, difference
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
-from benchrun.measure.model import Metrics
+from benchrun.measure.statistics import confidence_interval
 from benchrun.show.curve import scaling_plots
 from benchrun.show.model import ReportModel
-from benchrun.show.plot import Plot
-from benchrun.show.published import Pair
-from benchrun.show.readable import point_labels
+from benchrun.show.published import published_table
+from benchrun.show.readable import brief
 from benchrun.show.section import Section
 from benchrun.show.table import Table
 
-from . import overview
+from .run import hosts_of
 
-FEW = 4
-"""The largest number of runs that are drawn into one plot."""
+FRAMEWORKS = {
+    "framework": "framework",
+    "runs": "runs",
+    "step_time_s": "step time s",
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+    "speed": "speed",
+    "memory_gib": "memory GiB",
+}
+"""Columns of the side-by-side table that a page shows, with their titles."""
+BLAMED = ("slow_rank", "slow_node", "data", "host", "clocks", "power")
+"""Causes that blame the node that they name."""
 
 
-def sections(
-    report: ReportModel, explained: Sequence[Evidence | None] = (), *, history: bool = True
+def summary(
+    report: ReportModel, explained: Sequence[Explanation | None], *, history: bool
 ) -> Iterator[Section]:
-    """Every section on several runs that has something to show; ``explained``: what is
-    known about each run.
-    """
-    yield from _beside(list(filter(None, explained)))
-    each = tuple(overview.frameworks_plots(report.frameworks))
-    together = None
-    if len(each) > 1:
-        together = overview.speeds_plot(report.frameworks)
-    over_time = history_plots(history_of(report.results)) if history else ()
-    candidates = (
-        Section(
-            "published",
-            "Beside references",
-            "What was compared, with what, and what differs. A verdict counts only numbers of the same conditions.",
-            tuple(_compared(report.results, report.published)),
-        ),
-        Section(
-            "frameworks",
-            "Frameworks",
-            "The same point in different frameworks, the fastest first.",
-            _known(together, *each),
-        ),
-        Section(
-            "scaling",
-            "Scaling",
-            "Speed of one GPU over the number of GPUs: a level line is perfect scaling.",
-            tuple(scaling_plots(report.curves)),
-        ),
-        Section(
-            "breakdowns",
-            "Breakdowns",
-            "One profiled step of each point.",
-            _known(overview.breakdowns_plot(_profiled(report.results))),
-        ),
-        Section("history", "History", "Each point over time.", tuple(over_time)),
-    )
-    for section in candidates:
-        if section.plots:
-            yield section
-
-
-def _known(*plots: Plot | None) -> tuple[Plot, ...]:
-    """The plots that have something to show."""
-    return tuple(filter(None, plots))
-
-
-def _beside(explained: Sequence[Evidence]) -> Iterator[Section]:
-    """A few runs in one plot; of two also where the seconds went and what differs."""
-    if not 2 <= len(explained) <= FEW:
-        return
-    steps = overview.steps_plot(
-        [(each.name, each.steps.tolist(), each.times.tolist()) for each in explained]
-    )
-    if len(explained) > 2:
-        yield Section(
-            "beside", "Side by side", f"{len(explained)} runs in one plot.", _known(steps)
+    """What a reader asks first: which node is slow, and what changed."""
+    nodes = nodes_table(report.results, explained)
+    if len(nodes.rows) > 1:
+        text = (
+            "Runs of each node beside the runs of the same point on other nodes, the slowest first. "
+            "A node whose interval lies above 0 is slower than the others."
         )
+        yield Section("nodes", "Nodes", text, tables=(nodes,))
+    if not history:
         return
-    result = difference(*sides_of(*explained))
-    ratio = (
-        f"{result.ratio:.3f} times as long as {result.a} for the same tokens{interval_text(result)}"
-    )
-    rows = [(each.name, each.a, each.b) for each in result.differs]
-    differing = Table(("differs", "first", "second"), rows)
-    plots = _known(steps, overview.difference_plot(result))
-    yield Section("beside", "Side by side", f"{result.b} takes {ratio}.", plots, (differing,))
+    changes = changes_table(history_of(report.results).series)
+    if changes.rows:
+        text = (
+            f"Where the step time of a point changed, or its newest day differs from all days before. "
+            f"Interval: the range of the earlier runs, and {100 * NOTICEABLE:.0f} % by which repeats differ."
+        )
+        yield Section("changes", "Changes", text, tables=(changes,))
 
 
-def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Plot]:
-    """Plots of runs beside the verdict's references; and beside the nearest number for
-    points without a published one.
+def nodes_table(results: Sequence[RunResult], explained: Sequence[Explanation | None]) -> Table:
+    """How much slower the runs of each node are than the others of their points, the
+    slowest first; and how many explanations blame it.
     """
-    points = by_point(results)
-    judged = []
-    with_published = set()
-    for point, name in zip(points, point_labels(points), strict=True):
-        verdict = point[-1].verdict
-        for check in verdict.checks if verdict else ():
-            judged.append((name, check))
-            if not {"measured", "predicted"} & {*check.reference.flags}:
-                with_published.add(point[0].spec.repeat_key())
-    others = []
-    for pair in published:
-        if pair.spec.repeat_key() not in with_published:
-            others.append(pair)
-    yield from _known(overview.verdict_plot(judged), overview.published_plot(others))
-
-
-def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:
-    """The first profiled run of each point, with the name of the point."""
-    points = by_point([result for result in results if result.numbers])
-    profiled = []
-    for name, point in zip(point_labels(points), points, strict=True):
+    slower: dict[str, list[float]] = {}
+    runs: dict[str, int] = {}
+    for point in by_point([run for run in results if run.numbers and run.numbers.step_time_s]):
+        steps = []
         for run in point:
-            if run.numbers and run.numbers.breakdown:
-                profiled.append((name, run.numbers))
-                break
-    return profiled
+            assert run.numbers and run.numbers.step_time_s
+            steps.append((set(hosts_of(run)), run.numbers.step_time_s.median))
+        for hosts, step_s in steps:
+            for host in hosts:
+                runs[host] = runs.get(host, 0) + 1
+                others = [other_s for other, other_s in steps if host not in other]
+                if others:
+                    slower.setdefault(host, []).append(100 * (step_s / median(others) - 1))
+    blamed = _blamed(explained)
+    rows = []
+    for host, number in runs.items():
+        each = slower.get(host, [])
+        interval = confidence_interval(each)
+        span = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else None
+        middle = f"{median(each):+.1f}" if each else None
+        rows.append((host, number, len(each), middle, span, blamed.get(host, 0)))
+    rows.sort(key=lambda row: -float(row[3] or 0))
+    titles = ("node", "runs", "compared", "step longer by %", "interval %", "runs that blame it")
+    return Table(titles, rows)
+
+
+def _blamed(explained: Sequence[Explanation | None]) -> Mapping[str, int]:
+    """In how many runs each node is at fault."""
+    found: dict[str, int] = {}
+    for each in filter(None, explained):
+        hosts = set()
+        for cause in each.causes:
+            if cause.kind == "fault" and cause.host and cause.cause in BLAMED:
+                hosts.add(cause.host)
+        for host in hosts:
+            found[host] = found.get(host, 0) + 1
+    return found
+
+
+def changes_table(series: Sequence[PointHistory]) -> Table:
+    """The changes of each point, the largest first; of a point whose runs are too few to
+    show one, its newest day where it differs from all days before.
+    """
+    rows = []
+    for point in series:
+        parts = _periods(point)
+        for before, after in pairwise(parts):
+            step_s = median(run.step_time_s for run in after)
+            earlier = sorted(run.step_time_s for run in before)
+            percent = 100 * (step_s / median(earlier) - 1)
+            low = 100 * (step_s / earlier[-1] - 1 - NOTICEABLE)
+            high = 100 * (step_s / earlier[0] - 1 + NOTICEABLE)
+            if low < 0 < high and not point.changes:
+                continue
+            sizes = (f"{percent:+.1f}", f"{low:+.1f} to {high:+.1f}")
+            changed = "; ".join(map(changed_text, changed_between(before, after)))
+            known = changed or "nothing that is recorded"
+            sides = (_days(before), len(before), _days(after), len(after))
+            rows.append((point.name, *sides, *sizes, known))
+    rows.sort(key=lambda row: -abs(float(row[5])))
+    titles = ("point", "before", "runs", "after", "runs", "step longer by %", "interval %")
+    return Table((*titles, "changed with it"), rows)
+
+
+def _periods(point: PointHistory) -> list[list[HistoryRun]]:
+    """The runs between two changes; without a change the newest day apart."""
+    newest = point.runs[-1].launched.date()
+    numbers: Sequence[int] = [run.launched.date() == newest for run in point.runs]
+    if point.changes:
+        numbers = point.period_of
+    parts: dict[int, list[HistoryRun]] = {}
+    for number, run in zip(numbers, point.runs, strict=True):
+        parts.setdefault(number, []).append(run)
+    return list(parts.values())
+
+
+def _days(runs: Sequence[HistoryRun]) -> str:
+    """The first and the last day."""
+    days = dict.fromkeys(f"{run.launched:%Y-%m-%d}" for run in (runs[0], runs[-1]))
+    return " to ".join(days)
+
+
+def sections(report: ReportModel, explained: Sequence[Evidence | None] = ()) -> Iterator[Section]:
+    """Every further section that has something to show; ``explained``: what is known
+    about each run.
+    """
+    known = list(filter(None, explained))
+    if len(known) == 2:
+        yield _beside(*known)
+    if report.frameworks.rows:
+        text = "The same point in different frameworks, the fastest first."
+        tables = (frameworks_table(report.frameworks),)
+        yield Section("frameworks", "Frameworks", text, tables=tables)
+    plots = tuple(scaling_plots(report.curves))
+    if plots:
+        text = "Speed of one GPU over the number of GPUs: a level line is perfect scaling."
+        yield Section("scaling", "Scaling", text, plots)
+    if report.published:
+        text = (
+            "Each point beside the published number that is nearest to it, and what differs. "
+            "A verdict counts only numbers of the same conditions."
+        )
+        tables = (published_table(report.published),)
+        yield Section("published", "Beside published numbers", text, tables=tables)
+
+
+def frameworks_table(table: Table) -> Table:
+    """The side-by-side table in few columns, for readers."""
+    rows = []
+    for record in table.records():
+        layout = brief(record["layout"])
+        point = f"{record['recipe']}, {record['precision']}, {record['num_gpus']} x {record['gpu']}"
+        point += f", batch {record['gbs']}" + f", {layout}" * bool(layout)
+        rows.append((point, *(_short(record[name]) for name in FRAMEWORKS)))
+    return Table(("point", *FRAMEWORKS.values()), rows)
+
+
+def _short(value: Any) -> Any:
+    """A number with four digits, or whole with a comma."""
+    if not isinstance(value, float):
+        return value
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _beside(first: Evidence, second: Evidence) -> Section:
+    """Two runs: the ratio of their steps, where the seconds went, what differs."""
+    result = difference(*sides_of(first, second))
+    text = f"{result.b} takes {result.ratio:.3f} times as long as {result.a} for the same tokens"
+    text += f"{interval_text(result)}."
+    differs = Table(
+        ("differs", "first", "second"), [(each.name, each.a, each.b) for each in result.differs]
+    )
+    parts = []
+    for each in result.parts:
+        parts.append((each.part, f"{each.a:.4g}", f"{each.b:.4g}", f"{each.seconds:+.4g}"))
+    seconds = Table(("part", "first s", "second s", "second - first s"), parts)
+    tables = tuple(table for table in (seconds, differs) if table.rows)
+    return Section("beside", "Side by side", text, tables=tables)

@@ -176,8 +176,9 @@ def test_the_html_report_has_the_history() -> None:
     for day, time in times((2.0, 10), (2.2, 10)):
         runs.append(past(day, time, driver="570.1" if day < 10 else "575.2"))
     html = page(api.report_on(runs))
-    assert "History: llama3.1-8b" in html
-    assert "driver 570.1 -&gt; 575.2" in html
+    changes = html.partition('id="changes"')[2].partition("</section>")[0]
+    assert "<td>llama3.1-8b" in changes and "<td class=n>+9.9" in changes
+    assert "driver 570.1\u00a0\u2192\u00a0575.2" in changes
 
 
 @pytest.fixture

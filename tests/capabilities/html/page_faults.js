@@ -1,4 +1,5 @@
-// Faults of the page that this script stands in, as a person would see them: window.measured = {width, plots, tables, faults}.
+// Faults of the page, as a person would see them: a list of sentences.
+(() => {
 const faults = [], box = element => element.getBoundingClientRect();
 const brief = element => element.textContent.trim().slice(0, 40);
 const seen = element => box(element).width > 1.5 && box(element).height > 1.5 && element.checkVisibility({contentVisibilityAuto: true});
@@ -12,36 +13,29 @@ const hasText = element => [...element.childNodes].some(node => node.nodeType ==
 
 const page = document.documentElement;
 if (page.scrollWidth > page.clientWidth) faults.push(`wider than the window: ${page.scrollWidth} of ${page.clientWidth}`);
-for (const element of document.querySelectorAll('body *:not(script):not(style):not(svg *)')) {
-  if (!seen(element) || element.closest('.cards thead') && getComputedStyle(element.closest('thead')).position === 'absolute') continue;
+for (const element of document.querySelectorAll('body *:not(script, style, option, svg *, .u-wrap *)')) {
+  if (!seen(element) || element.closest('.hidden')) continue;
+  const scrolls = element.closest('.scroll');
   if (hasText(element)) {
     const ratio = contrast(getComputedStyle(element).color, paper);
-    if (ratio < 4.5) faults.push(`contrast ${ratio.toFixed(1)}: ${brief(element)}`);
-    if (box(element).right > innerWidth + 1 || box(element).left < -1) faults.push(`cut at the window: ${brief(element)}`) }
-  if (element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0 && getComputedStyle(element).display !== 'inline')
+    if (ratio < 4.5 && !element.disabled) faults.push(`contrast ${ratio.toFixed(1)}: ${brief(element)}`);
+    if (!scrolls && (box(element).right > innerWidth + 1 || box(element).left < -1)) faults.push(`cut at the window: ${brief(element)}`) }
+  if (!scrolls && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0 && getComputedStyle(element).display !== 'inline')
     faults.push(`cut: ${element.tagName} ${brief(element)}`) }
 
-let plots = 0;
-for (const svg of document.querySelectorAll('svg')) {
+for (const svg of document.querySelectorAll('svg:not(.r)')) {
   if (!seen(svg)) continue;
-  plots += 1;
   const title = svg.querySelector('title')?.textContent ?? '', frame = box(svg);
   const described = ['aria-labelledby', 'aria-describedby'].every(name => document.getElementById(svg.getAttribute(name))?.textContent);
-  if (svg.getAttribute('role') !== 'img' || !described) faults.push(`no name: ${title}`);
-  const table = svg.closest('figure')?.querySelector('table');
-  if (!table || !table.querySelector('td') || !seen(table)) faults.push(`no table: ${title}`);
-  const shade = svg.querySelector('.shade path'), grounds = shade ? [paper, getComputedStyle(shade).fill] : [paper];
+  if (!svg.matches('.axis') && (svg.getAttribute('role') !== 'img' || !described)) faults.push(`no name: ${title}`);
   const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent).map(text => [text, box(text)]);
-  const lines = [...svg.querySelectorAll('.level path')].map(box);
   texts.forEach(([text, a], index) => {
     const what = `${text.textContent} in ${title}`;
-    for (const ground of grounds) if (contrast(getComputedStyle(text).fill, ground) < 4.5) faults.push(`contrast: ${what}`);
-    if (a.height < 9) faults.push(`small: ${what}`);
-    if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1)
+    if (contrast(getComputedStyle(text).fill, paper) < 4.5) faults.push(`contrast: ${what}`);
+    if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 2 || a.bottom > frame.bottom + 2)
       faults.push(`outside: ${what}`);
-    if (lines.some(b => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top < a.bottom - 2))
-      faults.push(`crossed by a line: ${what}`);
     for (const [other, b] of texts.slice(index + 1))
       if (a.left < b.right - 1.5 && b.left < a.right - 1.5 && a.top < b.bottom - 3.5 && b.top < a.bottom - 3.5)
         faults.push(`overlap: ${what} / ${other.textContent}`) }) }
-window.measured = {width: innerWidth, plots, tables: [...document.querySelectorAll('table')].filter(seen).length, faults};
+return faults;
+})()

@@ -26,7 +26,6 @@ PLOTS = {
         "line", "t", (Series("a", (5.0, 1.0), (1.0, 2.0)),), TABLE, marks=(Mark(2.0, 1.0, "stall"),), shade=(1.0, 1.5)
     ),
     "scaling": Plot("line", "t", (Series("a", (9.0, 8.0, 7.0), (1.0, 2.0, 4.0)),), TABLE, "GPUs", log_x=True),
-    "histogram": Plot("histogram", "t", (Series("steps", (1.0, 2.0), (0.0, 1.0)),), TABLE, y_title="steps", level=0.7),
     "bars": Plot(
         "bars", "t", (Series("a", (1.0, 0.97)), Series("b", (float("nan"), 2.0))), TABLE, labels=(LABEL, "y"), level=1.0
     ),
@@ -38,7 +37,6 @@ PLOTS = {
 TEXTS = {
     "line": {"step", "step time (s)", "1", "2", "3"},
     "marked": {"stall"},
-    "histogram": {"steps", "0", "1", "2"},
     "bars": {"1 a", "0.97 a", "2 b", "a", "b", "y"},
     "stack": {"a: 0.25 s, 25.0 %", "b: 0.75 s, 75.0 %"},
     "waterfall": {"w: 2 s, 80.0 %", "x: 1 s, 40.0 %", "y: -0.5 s, -20.0 %", "the measured step: 2.5 s, 100.0 %"},
