@@ -7,6 +7,8 @@ products of few bits, and the cards that ``nvidia-smi -L`` lists.
 
 import re
 
+from benchrun import hardware
+
 from .records import Facts
 
 _SWITCH = re.compile(
@@ -27,6 +29,9 @@ def take(text: str, facts: Facts) -> None:
     """
     if card := _CARD.search(text):
         facts.device = facts.device or card[1]
+        names = hardware.name_of(facts.device), hardware.name_of(card[1])
+        if None not in names and names[0] != names[1]:
+            facts.other_device = card[1]
     for name, value in _SWITCH.findall(text):
         if name.startswith("load_in"):
             facts.add_options({name: value})

@@ -246,7 +246,10 @@ class Reader:
             self._take(self._restarted, line, is_fact=True)
         elif (how := self._other_training(dialect)) is None:
             if self._restarted is not None:
-                dialect.facts.fill(self._restarted.facts)  # another stream came late
+                stated = self._restarted.facts  # of another stream that came late, or a restart
+                planned = stated.planned_steps or dialect.facts.planned_steps
+                dialect.facts.planned_steps, dialect.ended = planned, False
+                dialect.facts.fill(stated)
             self._restarted = None
             self._take(dialect, line, is_fact=False)
         elif self._restarted is not None:
@@ -276,7 +279,10 @@ class Reader:
         """
         if self._restarted is None:
             return None
-        if dialect.contradicts(self._restarted.facts):
+        stated = self._restarted.facts
+        if (stated.planned_steps or 0) > (dialect.facts.planned_steps or 0):
+            stated = replace(stated, planned_steps=None)  # the training goes on for longer
+        if dialect.contradicts(stated):
             return "with other arguments"
         if self._restarted.begins_anew(dialect):
             return "after the end of the one before"

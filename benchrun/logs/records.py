@@ -80,6 +80,8 @@ class Facts:
     precision: str | None = None
     task: str | None = None
     device: str | None = None
+    other_device: str | None = None
+    """Another GPU that the same listing has."""
     num_layers: int | None = None
     hidden_size: int | None = None
     ffn_hidden_size: int | None = None

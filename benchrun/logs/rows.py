@@ -102,7 +102,7 @@ class Rows(Columns):
         self.began = 0
         """Index of the first row of the last training; 0 if there is but one."""
         self.ended = False
-        """The last planned step of that training was made."""
+        """The last planned step of that training was made, or its program says that it is done."""
         self.repeats = 0
         """Rows that repeated one: several ranks print."""
         self.conflicts: set[int] = set()

@@ -35,6 +35,8 @@ BACKWARDS = 0.75
 """Share of the lines from one to the next of which steps or dates fall in a log that has
 its newest line first.
 """
+STEADILY = 0.04
+"""Relative distance of two clocks that is no noise if it is alike in all steps."""
 ENOUGH = 5
 """Steps with one loss and two times that tell a second job from a rank with another
 clock.
@@ -105,7 +107,12 @@ def two_jobs(rows: "Rows") -> bool:
         return _taking_turns(rows)
     if len(rows.conflicts) >= FEW:
         return 2 * len(rows.conflicts) > numbers
-    return len(rows.other_clocks) >= ENOUGH and bool(np.median(rows.other_clocks) > SAME_CLOCK)
+    if len(rows.other_clocks) < ENOUGH:
+        return False
+    # Ranks of one job wait for each other: what one measures more in a step it measures
+    # less in another.
+    least, middle = np.quantile(rows.other_clocks, [0.1, 0.5])
+    return bool(middle > SAME_CLOCK or (middle > STEADILY and least > middle / 2))
 
 
 def another_training(rows: "Rows", end: int | None) -> int:

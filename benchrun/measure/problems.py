@@ -78,6 +78,9 @@ def contradictory_layout(facts: Facts) -> Iterator[Problem]:
     """A problem if the stated number of GPUs is no multiple of the ranks that hold one
     copy of the model, or of those that share a batch.
     """
+    if facts.other_device:
+        detail = f"the log lists {facts.device} and {facts.other_device}"
+        yield Problem("contradictory_layout", None, detail)
     ranks, stated = ranks_of_a_copy(facts)
     guess = facts.derived.get("num_gpus")
     shares = {ranks: stated}

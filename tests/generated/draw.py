@@ -28,13 +28,14 @@ CONTRADICTIONS = ("rate", "tflops", "dates", "option", "refuted", "impossible")
 SAID_TWICE = ("deepspeed", "bridge")
 """Forms that state the speed of a step twice."""
 SCENARIOS = {
-    "sound": 41,
+    "sound": 39,
     "crash": 13,
     "cut": 4,
     "truncated": 4,
     "loss": 8,
     "second": 4,
     "newest": 2,
+    "again": 2,
     "rate": 5,
     "tflops": 4,
     "dates": 3,
@@ -75,6 +76,11 @@ def _layout(random: Random) -> dict[str, int]:
         "mbs": random.choice((1, 1, 2, 4)),
         "accumulation": random.choice((2, 4, 8, 16)),
     }
+
+
+def says_its_end(truth: Truth) -> bool:
+    """Whether the log shows that all of a job's work is done: by planned steps, or MLPerf's own words."""
+    return truth.form.startswith("mllog") or "planned" in ALL[truth.form].states(truth)
 
 
 def _scenario(random: Random) -> str:
@@ -235,6 +241,8 @@ def _with(truth: Truth, scenario: str, random: Random, form: Form) -> Truth:
         return replace(truth, loss=random.choice(kinds))
     if scenario == "second":
         return replace(truth, second_job=True)
+    if scenario == "again" and says_its_end(truth):
+        return replace(truth, trained_before=True)
     if scenario == "newest" and (form.numbered or form.mark is not None):
         on_one_line = any(line.glued for line in form.write(truth))
         return replace(truth, newest_first=not on_one_line)

@@ -90,7 +90,7 @@ def codes(truth: Truth) -> frozenset[int]:
         return frozenset({0, 4})  # a stage that does not compute the loss may print a placeholder
     if truth.second_job and not apart(truth):
         return frozenset({0, 4})
-    if truth.second_job or truth.newest_first or truth.ending in CRASHES or silent_loss(truth):
+    if truth.second_job or truth.newest_first or truth.trained_before or truth.ending in CRASHES or silent_loss(truth):
         return frozenset({4})
     if truth.ending == "complete":
         return frozenset({0, 4} if unstated_fp4(truth) else {0})
@@ -284,7 +284,7 @@ def judge(truth: Truth, answer: Answer) -> list[Finding]:
         text = f"{answer.code} {problems} {answer.stderr.strip()[:200]}"
         return [Finding(f"exit code {answer.code}, {_why(truth)}", str(sorted(right)), text)]
     refused = truth.wrong or truth.impossible or right == {2}
-    if refused or truth.second_job or truth.newest_first or contradicted(truth):
+    if refused or truth.second_job or truth.newest_first or truth.trained_before or contradicted(truth):
         return []
     if len(answer.documents) != 1:
         return [Finding("number of runs", "1", str(len(answer.documents)))]
@@ -319,6 +319,7 @@ def _why(truth: Truth) -> str:
         "second statement contradicts": truth.beside_factor != 1,
         "dates contradict": truth.dates_factor != 1,
         "two jobs": truth.second_job,
+        "trained before": truth.trained_before,
         "newest first": truth.newest_first,
         f"loss {truth.loss}": truth.loss != "sound",
         f"ending {truth.ending}": truth.ending != "complete",

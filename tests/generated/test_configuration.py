@@ -10,6 +10,7 @@ from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.logs import Log
 from benchrun.measure.setting import Setting, setting_of_log
+from benchrun.measure.summary import summarise
 from benchrun.usecases.settings import check_options
 
 from .draw import draw
@@ -70,3 +71,21 @@ def test_a_card_that_nvidia_smi_lists_is_the_logs(form: str, tmp_path: Path) -> 
     assert setting_of_log(found, Setting()).gpu == "H100"
     assert refused(found, gpu="H100") is None
     assert refused(found, gpu="B200") is not None
+
+
+@pytest.mark.parametrize("form", sorted(ALL))
+@pytest.mark.parametrize(("other", "kind"), [("NVIDIA A100-SXM4-80GB", "contradictory_layout"), ("NVIDIA T400", None)])
+def test_cards_of_two_models_are_no_run_of_one(form: str, other: str, kind: str | None, tmp_path: Path) -> None:
+    """A small card beside them draws the screen."""
+    cards = ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", other]
+    for number, order in enumerate((cards, cards[::-1])):
+        listing = "\n".join(f"GPU {at}: {card} (UUID: GPU-{at}a)" for at, card in enumerate(order))
+        fatal = summarise(written(form, listing, tmp_path / f"{number}.log")).fatal
+        assert (fatal.kind if fatal else None) == kind
+
+
+def test_maxtext_on_other_hardware_is_no_run_on_a_gpu(tmp_path: Path) -> None:
+    for hardware, gpu in (("tpu", "tpu"), ("cpu", "CPU"), ("gpu", None), ("gpu_multiprocess", None)):
+        found = written("maxtext-2025", f"Config param hardware: {hardware}", tmp_path / f"{hardware}.log")
+        assert setting_of_log(found, Setting()).gpu == gpu
+        assert (refused(found, gpu="H100") is None) == (gpu is None)

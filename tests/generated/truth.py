@@ -141,6 +141,8 @@ class Truth:
     """Which of the class's wordings."""
     second_job: bool = False
     """Another job, half as fast, writes into the same file."""
+    trained_before: bool = False
+    """A complete job of the same work, half as fast, wrote into the file before."""
     newest_first: bool = False
     """The file has its last line first, as some collectors show logs."""
     copies: int = 1

@@ -27,6 +27,9 @@ def lines(truth: Truth) -> list[Line]:
     if truth.second_job:
         other = replace(truth, step_s=truth.step_s * 2, seed=truth.seed + 77, second_job=False)
         found = _riffled(found, form.write(other))
+    if truth.trained_before:
+        before = replace(truth, step_s=truth.step_s * 2, seed=truth.seed + 77, ending="complete")
+        found = form.write(before) + found
     if truth.ending in CRASHES:
         found += crash_lines(truth.ending, truth.crash, truth.seed, truth.gpus)
     return found

@@ -1,13 +1,17 @@
 """Two trainings in one file: a job's output appended to another's is no restart, and gives no number together."""
 
 import lzma
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from benchrun.frameworks.logs import Reader, parse_log
 from benchrun.logs import Log
 from benchrun.measure.summary import summarise
+from tests.generated.draw import draw
+from tests.generated.write import log as written
 
 LOGS = Path(__file__).parent.parent / "logs"
 COMPLETE = ["07", "10", "12", "13", "14", "17", "18", "19", "23"]
@@ -147,3 +151,25 @@ def test_torchtitan_says_where_a_training_ends_and_another_begins(tmp_path: Path
     ):
         log = both(tmp_path, first, again)
         assert (second_training(log), len(log.distinct)) == ([], 40)
+
+
+def test_a_training_that_goes_on_for_longer_is_one(tmp_path: Path) -> None:
+    """A job is submitted again with more steps: its arguments are the same but for their number."""
+    done = b"[after training is done]\n"
+    arguments = f"  train_iters {36 * '.'} {{}}\n"
+    first = arguments.format(40).encode() + megatron(1, 40) + done
+    log = both(tmp_path, first, arguments.format(80).encode() + megatron(41, 80, planned=80) + done)
+    assert (second_training(log), len(log.distinct), log.planned_steps) == ([], 80, 80)
+    assert summarise(log).complete
+    dead = both(tmp_path, first, arguments.format(80).encode() + megatron(41, 70, planned=80))
+    assert (second_training(dead), summarise(dead).complete) == ([], False)
+    again = both(tmp_path, first, arguments.format(80).encode() + megatron(1, 80, planned=80) + done)
+    assert second_training(again)
+
+
+def test_a_second_run_of_mlperf_is_another_training(tmp_path: Path) -> None:
+    for form in ("mllog-v3", "mllog-v4"):
+        truth = draw(Random(4), form, "plain", scenario="sound")
+        data = written(replace(truth, restart=None))
+        assert second_training(both(tmp_path, data, data))
+        assert second_training(alone(tmp_path, data)) == []

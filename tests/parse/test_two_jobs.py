@@ -241,3 +241,20 @@ def test_lines_that_a_collector_has_newest_first_give_no_number() -> None:
     lines = [json.dumps({**step, "time": f"2026-01-05T10:00:{n}Z"}) + "\n" for n, step in enumerate(steps, 10)]
     assert "newest_first" not in kinds(lines)
     assert "newest_first" in kinds(lines[::-1])
+
+
+@pytest.mark.parametrize("form", [megatron, maxtext, torchtitan, nemo2], ids=lambda form: form.__name__)
+@quickly
+@given(ratio=st.floats(1.055, 1.09), seed=st.integers(0, 1 << 30))
+def test_clocks_that_are_apart_in_all_steps_are_those_of_two_jobs(form: Form, ratio: float, seed: int) -> None:
+    rng = random.Random(seed)
+
+    def together(one: list[float], other: list[float]) -> set[str]:
+        lines = []
+        for step, times in enumerate(zip(one, other, strict=True), 1):
+            lines += [form(step, time_s, 9 - step / 20) for time_s in times]
+        return kinds(lines)
+
+    assert "two_jobs" in together([12.0 + rng.random() / 20 for _ in range(STEPS)], [12.0 * ratio] * STEPS)
+    noise = [[12.0 * (1 + 0.04 * rng.uniform(-1, 1)) for _ in range(STEPS)] for _ in range(2)]
+    assert "two_jobs" not in together(*noise)

@@ -57,6 +57,8 @@ def take_parameter(config: dict[str, str], name: str, value: str, facts: Facts) 
         facts.take(_SIZES[name], count(value))
     if name in ("dtype", "quantization"):
         facts.switch(name, value)
+    elif name == "hardware" and value in ("tpu", "cpu"):
+        facts.device = value
     elif name == "mlp_activations":
         facts.gated = "linear" in value
     elif name not in _RELATED:

@@ -201,7 +201,7 @@ class Nemo1(Dialect):
         elif event.get("key") == "lora_rank" and value:
             self.facts.task = "lora"
         elif event.get("key") in ("run_start", "run_stop"):
-            self.unfinished = event["key"] == "run_start"
+            self._runs(begins=event["key"] == "run_start")
         elif event.get("key") in ("block_start", "eval_start"):
             self._clock = None
             if event["key"] == "block_start" and isinstance(metadata, dict):
@@ -211,6 +211,14 @@ class Nemo1(Dialect):
             self._timing(value, metadata.get("step"), line, samples=samples)
             if isinstance(value, dict) and "train_loss" in value:
                 self._loss(value, _clocked(event, metadata), line)
+
+    def _runs(self, *, begins: bool) -> None:
+        """Note that the run begins, or ends: what begins at the first step then is another
+        one.
+        """
+        self.unfinished = begins
+        for rows in (self._timed, self._rated, self._clocked):
+            rows.ended |= len(rows) > 0 and not begins
 
     def _timing(self, values: Any, number: Any, line: int, *, samples: bool = False) -> None:
         """Take the values of a step, whose rate may be that of ``samples``."""
