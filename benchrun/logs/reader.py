@@ -20,6 +20,7 @@ from . import configuration, launched, problems, profiled, tracebacks
 from .dialect import DIALECTS, Dialect
 from .envelope import Envelope
 from .forms import Forms
+from .kinds import kind_of
 from .lines import LONGEST_LINE, Hit, Line, clean, date_of, lines_around, newlines
 from .merging import followed, merged
 from .needles import CONFIGURATION, LAUNCH, PAUSE, PROBLEM, PROFILE, search_for
@@ -186,6 +187,9 @@ class Reader:
         """Take what a line says that belongs to no dialect."""
         if PAUSE in owners:
             self._pauses[line.number] = work_of(line.text)
+            for dialect in self._dialects:
+                if dialect.seen:
+                    dialect.stamps.take(line.number, line.text)
         if PROFILE in owners:
             self._measured = profiled.measured_steps(line.text) or self._measured
         if CONFIGURATION in owners:
@@ -250,6 +254,7 @@ class Reader:
                 planned = stated.planned_steps or dialect.facts.planned_steps
                 dialect.facts.planned_steps, dialect.ended = planned, False
                 dialect.facts.fill(stated)
+                dialect.rows.again = self._failed_since(dialect)
             self._restarted = None
             self._take(dialect, line, is_fact=False)
         elif self._restarted is not None:
@@ -257,6 +262,15 @@ class Reader:
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None
                 self._problems.append(self._second_training(line.number, how))
+
+    def _failed_since(self, dialect: Dialect) -> bool:
+        """Whether a process ended after the last step."""
+        last = dialect.rows[len(dialect.rows) - 1].line if len(dialect.rows) else 0
+        for problem in self._problems:
+            at = problem.line if problem.source == self._source else None
+            if (at or 0) > last and kind_of(problem.kind).made_up_by is not None:
+                return True
+        return False
 
     def _take(self, dialect: Dialect, line: Line, *, is_fact: bool) -> None:
         """Let a dialect read a line, and note what it states of the run."""

@@ -41,7 +41,7 @@ class Pause(NamedTuple):
     """Time between two steps that is no part of a step."""
 
     work: str
-    """The word checkpoint, evaluation or restart."""
+    """The word checkpoint (begun), saved checkpoint, evaluation or restart."""
     after: int
     """Number of the step before it."""
     seconds: float

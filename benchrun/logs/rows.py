@@ -111,6 +111,8 @@ class Rows(Columns):
         """Relative distances of the times of rows with the same loss and a time of
         their own.
         """
+        self.again = False
+        """The job failed and started again after the last row."""
         self.turns = Turns()
         self.mixed = False
         """The dialect knows that the rows are those of two jobs."""
@@ -139,7 +141,7 @@ class Rows(Columns):
                 interval = min(number - self._last, LONGEST_INTERVAL)
                 # The first row of a segment covers as many steps as the second row, if
                 # that many steps were made.
-                if len(self) == self._start + 1 and self._last >= interval:
+                if len(self) == self._start + 1 and self._last >= interval - 1:
                     self.put(self._start, self[self._start]._replace(interval=interval))
         elif self._begins_again(number):
             self.began = self._start = len(self)
@@ -155,6 +157,7 @@ class Rows(Columns):
             self.segments += 1
         self.append((*row[:3], segment, interval, *row[5:]))
         self._last = number
+        self.again = False
         self.turns.take(number)
         self.ended |= end is not None and number >= end
 
@@ -221,8 +224,11 @@ class Rows(Columns):
             return None
         self._repeated = index
         earlier = self[index]
-        if earlier.step != row.step or earlier.loss != row.loss:
+        if earlier.step != row.step or earlier.loss != row.loss or self.again:
             return None
+        norms = {earlier.grad_norm, row.grad_norm} - {None}
+        if len(norms) > 1:
+            return None  # the same step of another start
         apart = _apart(earlier, row)
         if apart is not None and apart < SAME_STEP:
             return index

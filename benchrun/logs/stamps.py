@@ -18,10 +18,11 @@ PAUSES = (
     *(b"alidation loss", b"alidate step", b"alidation: iteration", b"alidation DataLoader"),
     *(b"unning Evaluation", b"unning evaluation", b"eval metrics", b"'eval_loss'", b'"eval_loss"'),
     *(b"aving checkpoint", b"aving the checkpoint", b"aving model checkpoint"),
-    *(b"aved checkpoint", b"aved a checkpoint", b"[Torch] Saving"),
+    *(b"aved checkpoint", b"aved a checkpoint", b"[Torch] Saving", b"sync checkpoint save"),
 )
 """Words of a line that tells of an evaluation or a checkpoint: time between two steps."""
-CHECKPOINT, EVALUATION = "checkpoint", "evaluation"
+CHECKPOINT, SAVED, EVALUATION, RESTART = "checkpoint", "saved checkpoint", "evaluation", "restart"
+_WRITTEN = re.compile(r"aved (a )?checkpoint|inished saving|finalized successfully")
 MOST_OF_A_BLOCK = 256
 """Dates that are read of a block of many alike lines."""
 _DATE = re.compile(
@@ -33,7 +34,9 @@ _PREFIX = 200
 
 def work_of(text: str) -> str:
     """What a line with one of PAUSES tells of."""
-    if "aving" in text or "aved" in text:
+    if _WRITTEN.search(text):
+        return SAVED
+    if "aving" in text or "checkpoint save" in text:
         return CHECKPOINT
     return EVALUATION
 
@@ -72,22 +75,49 @@ class Stamps:
 
     def pauses(self, rows: Rows, pauses: Mapping[int, str]) -> Iterator[Pause]:
         """Yield the pauses after steps, and the restarts, with the seconds that they
-        took by the dates of the rows around them.
+        took by the dates around them.
         """
-        step, line, segment, time, interval = rows.columns(
-            "step", "line", "segment", "step_time_s", "interval"
-        )
-        rest = np.diff(self.of_lines(line)) - (time * interval)[1:]
-        rest = np.append(np.where(np.isfinite(rest), np.maximum(rest, 0.0), np.nan), np.nan)
-        found = {}
-        for at in np.flatnonzero(np.diff(segment)).tolist():
-            found[at] = "restart"
+        line, segment = rows.columns("line", "segment")
+        again = np.append(np.diff(segment) > 0, False)
+        found: dict[int, str] = {}
+        begun = None
         for number, work in sorted(pauses.items()):
             at = int(np.searchsorted(line, number)) - 1
-            if at >= 0:
-                found.setdefault(at, work)
-        for at, work in sorted(found.items()):
-            yield Pause(work, int(step[at]), float(rest[at]))
+            if work == SAVED and begun is not None:
+                at, begun = begun, None  # a checkpoint is written while steps are made
+            elif work == CHECKPOINT:
+                begun = at
+            if at >= 0 and found.get(at) != SAVED:
+                found[at] = work
+        step = rows.column("step")
+        rest = self._rest(rows, pauses)
+        for at in sorted({*found, *np.flatnonzero(again).tolist()}):
+            if at in found:
+                yield Pause(found[at], int(step[at]), 0.0 if again[at] else float(rest[at]))
+            if again[at]:
+                yield Pause(RESTART, int(step[at]), float(rest[at]))
+
+    def _rest(self, rows: Rows, pauses: Mapping[int, str]) -> Column:
+        """Seconds after each row in which no step was made, by the dates of the rows, or
+        else of the lines of ``pauses``; NaN if not known.
+        """
+        line, time, interval, segment = rows.columns("line", "step_time_s", "interval", "segment")
+        date = self.of_lines(line)
+        gap = np.append(np.diff(date), np.nan)
+        if not (time > 0).any():
+            alone = np.diff(np.searchsorted(np.sort(list(pauses)), line), append=0) == 0
+            clean = (gap / np.append(interval[1:], 1))[alone & (gap >= 0)]
+            time = np.full(len(line), np.median(clean) if len(clean) else np.nan)
+        taken = np.where(time > 0, time * interval, np.nan)
+        rest = gap - np.append(taken[1:], np.nan)
+        if np.isnan(date).all():
+            dated = np.array([number for number in sorted(pauses) if number in self._dates], int)
+            after = np.searchsorted(line, dated)
+            made = np.append(0.0, np.cumsum(taken))[after]
+            over = np.diff(self.of_lines(dated)) - np.diff(made)
+            one = np.diff(np.append(segment, segment[-1:])[np.maximum(after - 1, 0)]) == 0
+            rest[(after - 1)[1:][one]] = over[one]
+        return np.where(np.isfinite(rest), np.maximum(rest, 0.0), np.nan)
 
     def of_lines(self, line: Column) -> Column:
         """The date of each line; NaN without one."""

@@ -1,53 +1,71 @@
-"""What failures cost one job: work that was not kept or made again, checkpoints, coming
-back.
+"""What failures cost: work that was not kept or made again, checkpoints, coming back.
+
+The accounting proves how long a job had its nodes, the log which steps it made. What is
+left is the start, which every job needs, and what a failure cost.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from benchrun.measure.statistics import robust_deviation
+
+from .effects import Z90
 from .entry import Entry
+from .kinds import Kind
+from .model import Range
 
 WORDS = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED")
 """Slurm's words for the end of a job that did not do all its work."""
+
+ROUNDED_S = 0.4
+"""Standard deviation of a job's time, whose start and end are printed in whole seconds."""
+
+
+class Normal(NamedTuple):
+    """A value that is not the same each time."""
+
+    middle: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
 class Failure:
     """GPU-hours that one job lost to failures, and what shows it."""
 
-    gpu_hours: float
-    kept_s: float
+    gpu_hours: float = 0.0
+    low: float = 0.0
+    """The least that what is not known allows, e.g. which checkpoint was the last."""
+    high: float = 0.0
+    error: float = 0.0
+    """Standard deviation of what is estimated."""
+    kept_s: float = 0.0
     """Time of the steps that count."""
     evidence: str = ""
 
 
-def failure_of(entry: Entry, later: Iterable[Entry], usual_s: float) -> Failure:
-    """What failures cost a job. ``later``: jobs of its kind and name that started after
-    it; ``usual_s``: time without steps that a job of its kind has without a failure.
-    """
-    reading = entry.reading
-    if reading is None:
-        if failed(entry):
-            return Failure(entry.gpu_hours or 0.0, 0.0, f"{entry.state} without a training step")
-        return Failure(0.0, 0.0)
-    steps_s = float(reading.seconds.sum())
-    total_s = entry.seconds or steps_s + reading.repeated_s + reading.checkpoint_s
-    rest_s = max(total_s - steps_s - reading.repeated_s - reading.checkpoint_s - usual_s, 0.0)
-    if failed(entry):
-        kept, why = _kept(entry, later)
-        kept_s = float(reading.seconds[reading.step <= kept].sum())
-        lost_s = total_s - kept_s - (min(usual_s, total_s) if kept_s else 0.0)
-        evidence = f"{reading.problem or entry.state}; {why}"
-        return Failure(_hours(entry, lost_s), kept_s, evidence)
-    parts = {"steps made again": reading.repeated_s, "checkpoints": reading.checkpoint_s}
-    if reading.restarts or len(entry.rows) > 1:
-        dated = reading.restart_s if np.isfinite(reading.restart_s) else rest_s
-        parts["coming back"] = rest_s if entry.rows else dated
-    lost_s = sum(parts.values())
-    words = [f"{name} {seconds:.0f} s" for name, seconds in parts.items() if seconds >= 1]
-    return Failure(_hours(entry, lost_s), steps_s, ", ".join(words))
+def failures(entries: Sequence[Entry]) -> list[Failure]:
+    """What failures cost each of the jobs, which are in the order of their start."""
+    cluster = _Cluster(entries)
+    later: dict[object, list[Entry]] = defaultdict(list)
+    found = []
+    for entry in reversed(entries):
+        line = _line(entry)
+        found.append(cluster.failure(entry, later[line]))
+        if entry.reading:
+            later[line].append(entry)
+    return found[::-1]
+
+
+def total_failure(found: Sequence[Failure]) -> Range:
+    """What failures cost all jobs; what is not known may be the same for each."""
+    half = Z90 * float(np.sqrt(sum(each.error**2 for each in found)))
+    low = sum(each.low for each in found) - half
+    high = sum(each.high for each in found) + half
+    return Range(median=sum(each.gpu_hours for each in found), low=max(low, 0.0), high=high)
 
 
 def failed(entry: Entry) -> bool:
@@ -60,19 +78,143 @@ def failed(entry: Entry) -> bool:
     return entry.state in WORDS
 
 
-def _kept(entry: Entry, later: Iterable[Entry]) -> tuple[float, str]:
-    """The last step of a failed job that was of use, and what shows it."""
+class _Cluster:
+    """What the jobs without a failure show: how long a start and a checkpoint take."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        dated = []
+        self.saving: set[Kind | None] = set()
+        """Kinds whose logs tell of checkpoints."""
+        for entry in entries:
+            if entry.reading and sum(entry.reading.saves):
+                self.saving.add(entry.kind)
+            if entry.reading and entry.reading.saves[0]:
+                dated.append(entry.reading.checkpoint_s / entry.reading.saves[0])
+        self.save = _normal(dated)
+        idle: dict[Kind | None, list[float]] = defaultdict(list)
+        every = []
+        for entry in entries:
+            if entry.reading and entry.seconds and not (failed(entry) or _came_back(entry)):
+                steps_s = entry.steps_s + self.unseen(entry).middle
+                every.append(max(entry.seconds - steps_s, 0.0))
+                idle[entry.kind].append(every[-1])
+        self.every = _normal(every)
+        self.idle = {kind: _normal(values) for kind, values in idle.items()}
+
+    def unseen(self, entry: Entry) -> Normal:
+        """Time of the checkpoints of which the log has no dates."""
+        reading = entry.reading
+        if reading is None or not reading.saves[1]:
+            return Normal()
+        known, unknown = reading.saves
+        middle = reading.checkpoint_s / known if known else self.save.middle
+        return Normal(unknown * middle, np.sqrt(unknown) * self.save.spread)
+
+    def failure(self, entry: Entry, later: list[Entry]) -> Failure:
+        """What failures cost a job. ``later``: jobs that may go on with its work, the
+        last one first.
+        """
+        reading = entry.reading
+        if reading is None:
+            if not failed(entry):
+                return Failure()
+            hours = entry.gpu_hours or 0.0
+            return Failure(hours, hours, hours, 0.0, 0.0, f"{entry.state} without a training step")
+        if failed(entry):
+            return self._unfinished(entry, later)
+        steps_s = float(reading.seconds.sum())
+        unseen = self.unseen(entry)
+        parts = {"steps made again": reading.repeated_s}
+        parts["checkpoints"] = reading.checkpoint_s + unseen.middle
+        spread = unseen.spread
+        if _came_back(entry):
+            start = self.idle.get(entry.kind, self.every)
+            back = float(np.nan_to_num(reading.restart_s))
+            if entry.seconds is not None:
+                earlier_s = _overwritten_s(entry)
+                back = entry.seconds - steps_s - sum(parts.values()) - start.middle - earlier_s
+                spread = float(np.hypot(start.spread, ROUNDED_S))
+            parts["coming back"] = max(back, 0.0)
+        words = [f"{name} {seconds:.0f} s" for name, seconds in parts.items() if seconds >= 1]
+        hours = _hours(entry, sum(parts.values()))
+        error = _hours(entry, spread)
+        return Failure(hours, hours, hours, error, steps_s, ", ".join(words))
+
+    def _unfinished(self, entry: Entry, later: list[Entry]) -> Failure:
+        """What a job lost that ended before its work was done: all but the steps that
+        were kept.
+        """
+        reading = entry.reading
+        assert reading is not None
+        total_s = entry.seconds or entry.steps_s
+        kept, least, most, why = _kept(entry, later, entry.kind in self.saving)
+        times = []
+        for last in (kept, most, least):
+            times.append(float(reading.seconds[reading.step <= last].sum()))
+        lost, low, high = (_hours(entry, total_s - each) for each in times)
+        evidence = f"{reading.problem or entry.state}; {why}"
+        return Failure(lost, low, high, _hours(entry, ROUNDED_S), times[0], evidence)
+
+
+def _came_back(entry: Entry) -> bool:
+    """Whether a job went on after a failure."""
+    reading = entry.reading
+    return len(entry.rows) > 1 or bool(reading and reading.restarts)
+
+
+def _overwritten_s(entry: Entry) -> float:
+    """Time of the steps that a requeued job made before those of its log."""
     reading = entry.reading
     assert reading is not None
-    for other in later:
+    earlier_s = sum(row.seconds or 0.0 for row in entry.rows[:-1])
+    rows = reading.step
+    if len(rows) < 2 or reading.restarts or not reading.step_time_s:
+        return 0.0
+    before = max(int(rows[0] - np.median(np.diff(rows))), 0)
+    return min(before * reading.step_time_s, earlier_s)
+
+
+def _kept(entry: Entry, later: list[Entry], tells: bool) -> tuple[float, float, float, str]:
+    """The last step of a failed job that was of use, the first and the last one that it
+    can be, and what shows it. ``tells``: logs of its kind tell of checkpoints.
+    """
+    reading = entry.reading
+    assert reading is not None
+    saved = max(reading.saved, default=-1)
+    last = int(reading.step[-1])
+    for other in reversed(later):
         if other.reading is None or not len(other.reading.step):
             continue
+        if (other.start or 0.0) < (entry.end or 0.0):
+            continue
         first = int(other.reading.step[0])
-        if reading.step[0] < first <= reading.step[-1] + 1:
-            return first - 1, f"{other.name} goes on at step {first}"
-    if reading.saved is not None:
-        return reading.saved, f"the last checkpoint is of step {reading.saved}"
-    return -np.inf, "no checkpoint is known"
+        if max(saved, reading.step[0]) < first <= last + 1:
+            later.remove(other)  # it goes on with the last one before it that fits
+            return first - 1, first - 1, first - 1, f"{other.name} goes on at step {first}"
+    begun = sorted(reading.begun)
+    if reading.saved:
+        most = max(saved, *begun, -1)
+        return saved, saved, most, f"the last checkpoint is of step {saved}"
+    if begun:
+        before = begun[-2] if len(begun) > 1 else -np.inf
+        why = f"a checkpoint was begun at step {begun[-1]}; no line says that it was written"
+        return begun[-1], before, begun[-1], why
+    if tells:
+        return -np.inf, -np.inf, -np.inf, "it failed before its first checkpoint"
+    return -np.inf, -np.inf, last, "no checkpoint is known"
+
+
+def _line(entry: Entry) -> object:
+    """What jobs have in common that go on with one training."""
+    reading = entry.reading
+    name = entry.rows[-1].name if entry.rows else reading and reading.name
+    return entry.kind, name, reading and reading.planned
+
+
+def _normal(values: Sequence[float]) -> Normal:
+    if not values:
+        return Normal()
+    return Normal(float(np.median(values)), robust_deviation(np.array(values)))
 
 
 def _hours(entry: Entry, seconds: float) -> float:

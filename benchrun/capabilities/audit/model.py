@@ -97,7 +97,9 @@ class TotalLost(Frozen):
     day: Range
     """To slow days of the whole cluster."""
     failure: float
-    """To crashes."""
+    """To crashes: the median of ``failure_range``."""
+    failure_range: Range
+    """The same with what is not known, e.g. which checkpoint was the last."""
     choice: float
     """To layouts and software."""
 

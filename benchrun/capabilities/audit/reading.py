@@ -16,7 +16,7 @@ from benchrun.frameworks.logs import parse_logs
 from benchrun.logs import Log
 from benchrun.logs.inputs import STDIN, SUFFIXES, LogFile, chunks, logs_in
 from benchrun.logs.kinds import kind_of
-from benchrun.logs.stamps import CHECKPOINT
+from benchrun.logs.stamps import CHECKPOINT, RESTART, SAVED
 from benchrun.measure.problems import fatal_problem
 from benchrun.measure.rows import CompletedRows, completed_rows
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
@@ -76,14 +76,19 @@ class Reading:
     repeated_s: float
     """Time of steps that were made again later."""
     checkpoint_s: float
-    """Time in which steps waited for checkpoints."""
+    """Time in which steps waited for checkpoints, as far as dates tell."""
+    saves: tuple[int, int]
+    """Checkpoints of which the dates tell how long steps waited, and the others."""
     restart_s: float
     """Time between the last step before a restart and the first after it; NaN if the
     log has no dates.
     """
     restarts: int
-    saved: int | None
-    """The last step whose checkpoint was written."""
+    saved: tuple[int, ...]
+    """Steps whose checkpoints are known to be written."""
+    begun: tuple[int, ...]
+    """Steps after which a checkpoint was begun, and no line says that it was written."""
+    planned: int | None
     complete: bool | None
     problem: str | None
     """The reason why the job ended, if its log has one."""
@@ -324,15 +329,18 @@ def reading_of(log: Log, given: Setting) -> Reading:
         if CHECKPOINT in work:
             excess = (seconds - usual)[rows.step == number]
             checkpoint_s += float(np.nansum(np.maximum(excess, 0.0)))
+    by_rate = 1 / rows.tokens_per_s_per_gpu
+    seconds = np.where(np.isnan(seconds), by_rate / (pace or 1.0) * usual, seconds)
     seconds = np.where(np.isnan(seconds) | rows.other_work, usual, seconds)
     restart_s = 0.0
-    saved = None
+    saves = [0, 0]
     for pause in log.pauses:
-        if pause.work == "restart":
+        if pause.work == RESTART:
             restart_s += pause.seconds
-        elif pause.work == CHECKPOINT:
-            saved = max(saved or 0, pause.after)
-            checkpoint_s += float(np.nan_to_num(pause.seconds))
+        elif CHECKPOINT in pause.work:
+            unknown = not np.isfinite(pause.seconds)
+            saves[unknown] += 1
+            checkpoint_s += 0.0 if unknown else pause.seconds
     again = int(log.steps.column("interval").sum() - rows.interval.sum())
     known = log.planned_steps is not None or log.ended or log.unfinished
     names = ("framework_version", "mbs", *DEGREES, "num_layers", "hidden_size")
@@ -353,7 +361,10 @@ def reading_of(log: Log, given: Setting) -> Reading:
         checkpoint_s=checkpoint_s,
         restart_s=restart_s,
         restarts=max(log.segments - 1, 0),
-        saved=saved,
+        saves=(saves[0], saves[1]),
+        saved=tuple(each.after for each in log.pauses if each.work == SAVED),
+        begun=tuple(each.after for each in log.pauses if each.work == CHECKPOINT),
+        planned=log.planned_steps,
         complete=log.complete(log.planned_steps) if known else None,
         problem=_ending(log),
         began=log.began,

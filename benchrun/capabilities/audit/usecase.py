@@ -1,6 +1,6 @@
 """Folders of logs and the accounting -> the audit."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from benchrun.measure.statistics import Floats, robust_deviation
 from .accounting import allocations
 from .effects import LEAST, Z90, Effects, Jobs, fitted
 from .entry import Entry, date_text, entry_of
-from .failures import Failure, failed, failure_of
+from .failures import Failure, failures, total_failure
 from .kinds import Kind, predicted
 from .losses import Slowed, slowed
 from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, TotalLost
@@ -110,8 +110,8 @@ def _audit(
     entries: Sequence[Entry], not_read: Sequence[tuple[str, str]], price: float | None
 ) -> Audit:
     compared = _Compared(entries)
-    failures = _failures(entries)
-    hours = np.array([_kept_hours(entries[at], failures[at]) for at in compared.places])
+    failed = failures(entries)
+    hours = np.array([_kept_hours(entries[at], failed[at]) for at in compared.places])
     lost = slowed(compared.jobs, compared.effects, hours)
     choices = _choices(compared)
     place = {at: row for row, at in enumerate(compared.places)}
@@ -119,7 +119,7 @@ def _audit(
     jobs = []
     for at, entry in enumerate(entries):
         row = place.get(at)
-        expected, losses, evidence = None, Lost(failure=failures[at].gpu_hours), []
+        expected, losses, evidence = None, Lost(failure=failed[at].gpu_hours), []
         if row is None:
             if entry.kind not in guesses:
                 guesses[entry.kind] = _guess(entry)
@@ -133,43 +133,19 @@ def _audit(
             losses = Lost(
                 fault=float(lost.fault[row]),
                 day=float(lost.day[row]),
-                failure=failures[at].gpu_hours,
+                failure=failed[at].gpu_hours,
                 choice=float(-kept * np.expm1(-behind)),
             )
             evidence += _reasons(compared, row, entry, words)
-        jobs.append(_job(entry, expected, losses, [failures[at].evidence, *evidence]))
+        jobs.append(_job(entry, expected, losses, [failed[at].evidence, *evidence]))
     return Audit(
         jobs=tuple(jobs),
         nodes=tuple(_nodes(compared, entries)),
         slow_days=_slow_days(compared),
         undecided=tuple(_undecided(compared)),
-        total=_total(jobs, lost, price),
+        total=_total(jobs, lost, total_failure(failed), price),
         not_read=tuple(NotRead(log=log, why=why) for log, why in not_read),
     )
-
-
-def _failures(entries: Sequence[Entry]) -> list[Failure]:
-    """What failures cost each job."""
-    idle: dict[Kind | None, list[float]] = defaultdict(list)
-    every = []
-    for entry in entries:
-        if entry.reading and entry.seconds and not (failed(entry) or entry.reading.restarts):
-            every.append(entry.seconds - entry.steps_s)
-            idle[entry.kind].append(every[-1])
-    later: dict[object, deque[Entry]] = defaultdict(deque)
-    found = []
-    for entry in reversed(entries):
-        usual_s = float(np.median(idle.get(entry.kind) or every or [0.0]))
-        found.append(failure_of(entry, later[_line(entry)], max(usual_s, 0.0)))
-        if entry.reading:
-            later[_line(entry)].appendleft(entry)
-    return found[::-1]
-
-
-def _line(entry: Entry) -> object:
-    """What jobs have in common that go on with one training."""
-    name = entry.rows[-1].name if entry.rows else entry.reading and entry.reading.name
-    return entry.kind, name
 
 
 def _kept_hours(entry: Entry, failure: Failure) -> float:
@@ -351,11 +327,12 @@ def _undecided(compared: _Compared) -> list[tuple[str, ...]]:
     return pairs
 
 
-def _total(jobs: Sequence[Job], lost: Slowed, price: float | None) -> Total:
+def _total(jobs: Sequence[Job], lost: Slowed, failure: Range, price: float | None) -> Total:
     gone = TotalLost(
         fault=lost.total_fault,
         day=lost.total_day,
-        failure=sum(each.lost_gpu_hours.failure for each in jobs),
+        failure=failure.median,
+        failure_range=failure,
         choice=sum(each.lost_gpu_hours.choice for each in jobs),
     )
     money = None
@@ -364,6 +341,7 @@ def _total(jobs: Sequence[Job], lost: Slowed, price: float | None) -> Total:
             fault=_times(gone.fault, price),
             day=_times(gone.day, price),
             failure=gone.failure * price,
+            failure_range=_times(failure, price),
             choice=gone.choice * price,
         )
     hours = sum(each.gpu_hours or 0.0 for each in jobs)

@@ -111,7 +111,8 @@ def _loss(job: Job) -> float:
 def _lost(audit: Audit) -> Table:
     total = audit.total
     rows = []
-    names = {"fault": "slow nodes", "day": "slow days", "failure": "failures", "choice": "choices"}
+    names = {"fault": "slow nodes", "day": "slow days"}
+    names |= {"failure_range": "failures", "choice": "choices"}
     for name, words in names.items():
         row: list[object] = [words, *_cells(getattr(total.lost_gpu_hours, name))]
         if total.lost_money:

@@ -30,9 +30,10 @@ using world size: {gpus}, data-parallel size: {dp}, tensor-model-parallel size: 
 STEP = (
     " [{date}] iteration {step:8d}/{steps:8d} | consumed samples: {samples:12d} | "
     "elapsed time per iteration (ms): {ms:.1f} | global batch size: {gbs:5d} | lm loss: {loss:.6E} | "
-    "grad norm: 1.000 | number of skipped iterations: 0 | number of nan iterations: 0 |\n"
+    "grad norm: {norm:.3f} | number of skipped iterations: 0 | number of nan iterations: 0 |\n"
 )
 BEGIN = datetime(2026, 3, 1, tzinfo=timezone.utc)
+SAVED = "  successfully saved checkpoint from iteration {:7d} to /ckpt\n"
 CRASH = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 START_UP_S = 60.0
 COLUMNS = "JobID|JobName|State|ExitCode|Start|End|NodeList|AllocTRES"
@@ -62,6 +63,10 @@ class Fleet:
     """Node -> day since which it is slow, and the factor."""
     slow_day: tuple[int, float] = (-1, 1.0)
     failing: float = 0.0
+    restarting: float = 0.0
+    """Share of jobs that crash, and go on from their last checkpoint."""
+    save_every: int = 0
+    """Steps from one checkpoint to the next; 0: none."""
     noise: float = 0.008
     steps: int = 40
     fault: float = 0.0
@@ -91,15 +96,21 @@ class Fleet:
         steps = int(rng.integers(5, self.steps)) if crashed else self.steps
         times = healthy * max(factors) * of_day * np.exp(rng.normal(0, 0.01, steps))
         start = BEGIN + timedelta(days=day, seconds=float(rng.uniform(0, 80_000)))
-        end = start + timedelta(seconds=START_UP_S + float(times.sum()))
         job_id, gpus = 100_000 + number, 8 * kind.nodes
+        own = np.random.default_rng(number)
+        restarts = not crashed and own.random() < self.restarting
+        text, seconds, kept_s = self._log(kind, gpus, times, start, own, restarts=restarts)
+        if crashed:
+            text += CRASH
+        (self.folder / f"slurm-{job_id}.out").write_text(text)
+        end = start + timedelta(seconds=seconds)
         hours = gpus * float(times.sum()) / 3600
         if crashed:
-            self.failure += gpus * (end - start).total_seconds() / 3600
+            self.failure += gpus * (seconds - kept_s) / 3600
         else:
+            self.failure += gpus * (seconds - START_UP_S) / 3600 - hours
             self.fault += hours * (1 - 1 / max(factors))
             self.day += hours / max(factors) * (1 - 1 / of_day)
-        self._log(job_id, kind, gpus, times, start, crashed)
         names = ",".join(f"n{node:03d}" for node in nodes)
         state, code = ("FAILED", "1:0") if crashed else ("COMPLETED", "0:0")
         ends = f"{start:%Y-%m-%dT%H:%M:%S}|{end:%Y-%m-%dT%H:%M:%S}"
@@ -107,20 +118,32 @@ class Fleet:
         row = f"{job_id}|train|{state}|{code}|{ends}|{names}|{tres}"
         self.rows += [row, row.replace(f"{job_id}|train", f"{job_id}.batch|batch")]
 
-    def _log(self, job_id: int, kind: Kind, gpus: int, times: np.ndarray, start: datetime, crashed: bool) -> None:
+    def _log(
+        self, kind: Kind, gpus: int, times: np.ndarray, start: datetime, rng: np.random.Generator, *, restarts: bool
+    ) -> tuple[str, float, float]:
+        """The text, the seconds from the start to the end, and those of the steps up to the last checkpoint."""
         gbs = 4 * gpus
         fields = {"gpus": gpus, "gbs": gbs, "tp": kind.tp, "dp": gpus // kind.tp, "layers": kind.layers}
         fields |= {"hidden": 2048, "ffn": 8192, "heads": 16, "steps": self.steps}
         fields |= {"bf16": kind.precision == "bf16", "fp16": kind.precision == "fp16"}
-        lines = [HEADER.format(**fields)]
-        date = start + timedelta(seconds=START_UP_S)
-        for step, seconds in enumerate(times.tolist(), 1):
-            date += timedelta(seconds=seconds)
+        lines, passed, saved, kept_s = [HEADER.format(**fields)], START_UP_S, 0, 0.0
+        crash = int(rng.integers(2, len(times) - 1)) if restarts else 0
+        step = 0
+        while step < len(times):
+            passed += float(times[step])
+            step += 1
+            date = start + timedelta(seconds=passed)
             line = STEP.format(
-                date=f"{date:%Y-%m-%d %H:%M:%S}", step=step, steps=self.steps, samples=step * gbs,
-                ms=1000 * seconds, gbs=gbs, loss=9 - step / 100,
+                date=f"{date:%Y-%m-%d %H:%M:%S.%f}", step=step, steps=self.steps, samples=step * gbs,
+                ms=1000 * times[step - 1], gbs=gbs, loss=9 - step / 100, norm=rng.uniform(0.5, 1.5),
             )  # fmt: skip
             lines.append(line)
-        if crashed:
-            lines.append(CRASH)
-        (self.folder / f"slurm-{job_id}.out").write_text("".join(lines))
+            if self.save_every and step % self.save_every == 0 and step < len(times):
+                passed += float(rng.uniform(0.5, 3.0))
+                saved, kept_s = step, float(times[:step].sum())
+                lines.append(SAVED.format(step))
+            if step == crash:
+                passed += float(rng.uniform(20, 200)) + START_UP_S
+                lines += [CRASH, HEADER.format(**fields)]
+                crash, step = 0, saved
+        return "".join(lines), passed, kept_s

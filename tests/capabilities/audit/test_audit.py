@@ -94,6 +94,26 @@ def test_real_logs_are_not_blended_and_each_other_file_has_a_reason(tmp_path: Pa
     assert set(why) == {"notes.md", "empty.log", "copy.log.xz"} and "copy" in why["copy.log.xz"]
 
 
+@pytest.mark.parametrize("save_every", [0, 8])
+def test_restarts_repeated_steps_and_checkpoints_cost_what_was_planted(save_every: int, tmp_path: Path) -> None:
+    planted = Fleet(tmp_path, nodes=8, days=2, failing=0.2, restarting=0.2, save_every=save_every).write(save_every)
+    _, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
+    lost = document["total"]["lost_gpu_hours"]
+    assert lost["failure"] == lost["failure_range"]["median"] == pytest.approx(planted.failure, rel=0.02)
+    assert lost["failure_range"]["low"] <= planted.failure <= lost["failure_range"]["high"]
+
+
+def test_a_checkpoint_that_was_only_begun_widens_the_interval(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, nodes=1, days=1, jobs_a_day=1, kinds=(Kind(1, 100.0),), steps=36, save_every=8).write(3)
+    log = tmp_path / "slurm-100000.out"
+    text, _, _ = log.read_text().partition("checkpoint from iteration      32")
+    log.write_text(text.replace("successfully saved checkpoint from", "saving checkpoint at") + "\n")
+    (tmp_path / "sacct.txt").write_text(HEAD + fleet.rows[1].replace("COMPLETED", "FAILED"))
+    _, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
+    lost = document["total"]["lost_gpu_hours"]["failure_range"]
+    assert lost["high"] - lost["median"] == pytest.approx(8 * 8 * 100 / 3600, rel=0.05)
+
+
 RATE = (
     "[titan] 2026-03-01 00:00:{:02d},123 - root - INFO - step: {:2d}  loss: 9.0000  "
     "memory: 30.00GiB(40.00%)  tps: {:,}  tflops: 100.00  mfu: 20.00%\n"
