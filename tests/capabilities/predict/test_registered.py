@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from calling import call
 
-from benchrun import clock
-from benchrun.capabilities.predict.registry import register
+from benchrun import clock, paths
+from benchrun.capabilities.predict.registry import held, register, registered
 from benchrun.capabilities.predict.usecase import predicted
 from benchrun.judge.measured import load_measured
 from benchrun.rundir.find import launch_time
@@ -99,6 +99,14 @@ def test_a_changed_registry_is_refused_and_not_continued(registry: Path, how: st
         assert result.returncode == 2
         assert f"{registry}:{number}: " in result.stderr
     assert registry.read_text() == text
+
+
+def test_the_registry_of_this_repository_holds_and_its_points_were_measured_afterwards() -> None:
+    lines = registered(paths.DATA / "results" / "registered.jsonl")
+    assert len({line.identity for line in lines}) == len(lines) == 40
+    rows = held(lines).records()
+    assert not [each for each in rows if str(each["inside"]).startswith("refused")]
+    assert len({each["point"] for each in rows if each["measured_s"]}) >= 20
 
 
 def test_a_registry_is_checked_alone(registry: Path) -> None:
