@@ -38,9 +38,9 @@ def series() -> list[tuple[MeasuredRun, np.ndarray]]:
     for run in filter(counted, load_measured()):
         window = run.metrics.window
         times = []
-        for step in sorted(run.steps, key=lambda step: step.step):
-            if window and window.first_step <= step.step <= window.last_step and step.step_time_s:
-                times.append(step.step_time_s)
+        for number, step_time_s, *_ in sorted(run.steps, key=lambda row: row[0]):
+            if window and window.first_step <= number <= window.last_step and step_time_s:
+                times.append(step_time_s)
         if len(times) >= 10 and not too_uneven([run.metrics]):
             found.append((run, np.array(times)))
     return found
