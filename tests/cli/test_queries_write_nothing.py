@@ -29,7 +29,7 @@ ASKING = {
     "nodes": ("--dry-run",),
 }
 """Verbs that start jobs -> the flags with which they only answer."""
-OUTPUTS = {"--output", "--plot", "--html", "--keep", "--pack"}
+OUTPUTS = {"--output", "--plot", "--html", "--keep", "--pack", "--register"}
 """Options that name a new file or folder."""
 STORES = {"compare", "--keep"}
 """These store the verdict of a run in the user's own results, as their help says, and of no other run."""
