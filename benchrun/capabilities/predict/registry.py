@@ -62,7 +62,7 @@ def register(path: Path, predictions: Sequence[Predicted]) -> str:
     """Append predictions to a registry; returns the hash of its last line. UserError if
     it was changed."""
     now = datetime.fromtimestamp(clock.now(), timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    with writing(path), path.open("a+", encoding="utf-8") as file:
+    with writing(path), path.open("a+", encoding="utf-8", errors="replace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         lines = _lines(path, file.read())
