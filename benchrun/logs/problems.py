@@ -22,8 +22,10 @@ MISSING = frozenset({"missing_file", "missing_module"})
 """Kinds that lead to other exceptions, and follow from none."""
 LONGEST_DETAIL = 240
 """Characters of a line that a problem repeats."""
-FINISHED = "finished"
-"""Row of problems.csv for words that say that all work is done: no problem."""
+FINISHED, ORDERED = "finished", "ordered_end"
+"""Rows of problems.csv for words that say that all work is done, or as much of it as the
+job's options order: no problem.
+"""
 IGNORED = ("Exception ignored ", "[shutdown] API server: shutdown triggered")
 """Words before a traceback that ends nothing: Python's, of a destructor at interpreter
 shutdown; vLLM's, after the signal that ends its server (release 0.26 reports the end of

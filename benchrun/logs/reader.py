@@ -369,6 +369,9 @@ class Reader:
         left = [each for each in log.problems if each.kind != problems.FINISHED]
         if {each.then for each in log.problems if each not in left} - {"restart"}:
             log = replace(log, ended=True)
+        if any(each.kind == problems.ORDERED and not each.then for each in left):
+            made = replace(log.facts, planned_steps=log.steps_made or None)
+            log = replace(log, facts=made)
         causes = problems.without_consequences(problems.with_last_word(left, log))
         every = (*causes, *step_problems(log))
         without_update = max(self._skip_messages, self._skipped.steps)

@@ -211,11 +211,8 @@ class Metrics(Measurement):
         """
         if self.final_reward is not None:
             return None
-        if (
-            not self.first_loss
-            or self.final_loss is None
-            or self.final_loss <= ROSE * self.first_loss
-        ):
+        first, final = self.first_loss, self.final_loss
+        if not first or final is None or final - first <= (ROSE - 1) * abs(first):
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
 

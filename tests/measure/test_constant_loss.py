@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchrun.frameworks.logs import Reader, parse_log
 from benchrun.logs import Log
 from benchrun.measure.setting import Setting
-from benchrun.measure.summary import summarise
+from benchrun.measure.summary import measure, summarise
 
 LOGS = Path(__file__).parents[1] / "logs"
 
@@ -87,6 +87,7 @@ def test_a_stage_without_a_loss_prints_a_placeholder(tmp_path: Path, mesh: str, 
     log = parse_log(titan(tmp_path / "a.log", mesh, [loss] * 20))
     assert len(log.steps) == 20
     assert fatal_kind(log) == kind
+    assert measure(log, Setting(), planned_steps=None).loss_rose is None
 
 
 @settings(deadline=None, max_examples=50)

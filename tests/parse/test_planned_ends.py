@@ -64,6 +64,24 @@ def test_a_run_that_says_it_is_done_is_complete(tmp_path: Path, words: list[str]
     assert (found.complete, found.fatal is None) == (complete, complete)
 
 
+@pytest.mark.parametrize(
+    ("words", "complete"),
+    [
+        ("exiting program at iteration 50 datetime: 2026-11-01 11:00:00", True),
+        ("exiting program after 20.1 minutes datetime: 2026-11-01 11:00:00", True),
+        ("exiting program after receiving SIGTERM.", False),
+    ],
+)
+def test_an_end_that_the_options_order_is_one(tmp_path: Path, words: str, complete: bool) -> None:
+    lines = [step.replace("/      50", "/   50000") for step in STEPS]
+    found = summary(tmp_path, [*lines, words])
+    assert (found.complete, found.fatal is None) == (complete, complete)
+    if complete:
+        assert found.planned_steps == found.last_step
+        went_on = summary(tmp_path, [*lines, words, *lines])
+        assert (went_on.complete, went_on.planned_steps) == (False, 50000)
+
+
 def torchtitan(last: int, *words: str) -> list[str]:
     """Steps up to ``last`` of 40, every other one printed, and the last ``words``."""
     head = "[rank0]:[titan] 2026-05-05 11:07:15,162 - root - INFO - "
