@@ -224,6 +224,8 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "offload_modules": either("model.fine_grained_activation_offloading") != {NOTHING},
         "cpu_offloading_num_layers": either("model.cpu_offloading") != {NOTHING},
         "tp_comm_overlap": row["model.tensor_model_parallel_size"] != "1",
+        "defer_embedding_wgrad_compute": row["model.pipeline_model_parallel_size"] != "1",
+        "wgrad_deferral_limit": row["model.pipeline_model_parallel_size"] != "1",
         "mtp_use_repeated_layer": either("model.mtp_num_layers") != {NOTHING},
     }
     return needs.get(name, True)

@@ -7,6 +7,8 @@ scripts start it, by the names of Megatron-Bridge. Run by hand.
 import csv
 import functools
 import itertools
+import math
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ OF_NEMO = {
     **{"gpt3-175b": "gpt3-175b", "grok1-314b": "grok1-314b", "llama3-8b": "llama3-8b", "llama3-70b": "llama3-70b"},
     **{"llama31-405b": "llama3.1-405b", "mixtral-8x7b": "mixtral-8x7b", "mixtral-8x22b": "mixtral-8x22b"},
     **{"nemotron3-8b": "nemotron3-8b", "nemotron3-22b": "nemotron3-22b", "nemotron4-15b": "nemotron4-15b"},
-    **{"nemotron4-340b": "nemotron4-340b", "nemotronh-56b": "nemotron-h-56b"},
+    "nemotron4-340b": "nemotron4-340b",
 }
 SCRIPTS = {
     **{"grok1": ("grok1-314b", "314b"), "nemotron4-15b": ("nemotron4-15b", "15b")},
@@ -83,7 +85,26 @@ def of_nemo(clone: str) -> Iterator[dict[str, str]]:
                 for name, key in COLUMNS.items():
                     if line.get(name):
                         row[key] = line[name].removesuffix(".0")
-                yield helped(row, commit == NEMO[0])
+                row = helped(row, commit == NEMO[0])
+                if commit == NEMO[0] and task == "pretrain":
+                    row |= overlaps(clone, f"{line['model']}_{line['size']}", row)
+                yield row
+
+
+def overlaps(clone: str, model: str, row: dict[str, str]) -> dict[str, str]:
+    """What a model's own recipe overlaps at its fastest, and the helpers' rule for pipelines."""
+    text = git(clone, "show", f"{NEMO[0]}:nemo/collections/llm/recipes/{model}.py")
+    fast = text.partition("def pretrain_performance_optimizations")[2].partition("\ndef ")[0]
+    found = {}
+    for name in ("tp_comm_overlap", "defer_embedding_wgrad_compute", "wgrad_deferral_limit"):
+        if value := re.search(rf"\b{name}=(\w+)", fast):
+            found[f"comm_overlap.{name}"] = value[1]
+    degrees = [int(row[f"model.{name}_parallel_size"]) for name in ("tensor_model", "pipeline_model", "context")]
+    stages, chunks = degrees[1], int(row["model.virtual_pipeline_model_parallel_size"])
+    if row["ddp.use_megatron_fsdp"] == "True":
+        found["comm_overlap.defer_embedding_wgrad_compute"] = "False"
+    whole = stages > 1 and chunks > 1 and int(row["num_gpus"]) > math.prod(degrees)
+    return found | {"comm_overlap.overlap_param_gather_with_optimizer_step": str(whole)}
 
 
 def of_scripts(clone: str) -> Iterator[dict[str, str]]:

@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from comparison import (  # noqa: E402
+    FRAMEWORK,
     LAYOUT,
     Difference,
     Match,
@@ -45,7 +46,9 @@ AWARE_OPTIMIZER = "optimizer.use_precision_aware_optimizer"
 FIELDS_OF = {
     **dict.fromkeys(("moe_token_dispatcher_type", "moe_flex_dispatcher_backend"), "moe_dispatcher"),
     **dict.fromkeys(("cuda_graph_impl", "cuda_graph_scope"), "cuda_graphs"),
-    **{"overlap_moe_expert_parallel_comm": "moe_overlap", "nccl_ub": "switches"},
+    "overlap_moe_expert_parallel_comm": "moe_overlap",
+    **dict.fromkeys(("nccl_ub", "overlap_param_gather_with_optimizer_step"), "switches"),
+    **dict.fromkeys(("defer_embedding_wgrad_compute", "wgrad_deferral_limit"), "switches"),
 }
 """Argument -> the field of ``training`` that sets it."""
 
@@ -80,7 +83,8 @@ def printed(match: Match, difference: Difference) -> bool:
 def automodel(match: Match, difference: Difference) -> bool:
     """Whether the point is one of NeMo AutoModel, which no framework here launches."""
     frameworks = {reference.key.framework for reference in references(match)}
-    return frameworks == {"automodel"} and "automodel" not in FRAMEWORKS
+    of_bridge = match.spec.framework == FRAMEWORK
+    return of_bridge and frameworks == {"automodel"} and "automodel" not in FRAMEWORKS
 
 
 def scaled(match: Match, difference: Difference) -> bool:
