@@ -81,6 +81,17 @@ def test_two_slow_jobs_accuse_nobody() -> None:
     assert fitted(jobs._replace(log_time=times), 48).spells == []
 
 
+def test_a_node_that_ran_beside_a_new_slow_one_is_not_accused() -> None:
+    jobs, _ = month(7)
+    own = [job for job, nodes in enumerate(jobs.nodes) if 11 in nodes]
+    times, nodes = jobs.log_time.copy(), [*jobs.nodes]
+    for job in own[-2:]:
+        times[job] += 0.1
+        nodes[job] = np.unique([*nodes[job], 48])
+    times[own[-3]] += 0.015
+    assert fitted(jobs._replace(log_time=times, nodes=nodes), 49).spells == []
+
+
 def test_losses_are_those_that_were_planted() -> None:
     jobs, planted = month(8, slow=((3, 200, 1200, 1.04), (17, 600, 1200, 1.10), (30, 0, 1200, 1.03)))
     hours = np.array([8.0 * len(nodes) for nodes in jobs.nodes])
