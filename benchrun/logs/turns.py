@@ -112,7 +112,8 @@ def two_jobs(rows: "Rows") -> bool:
     # Ranks of one job wait for each other: what one measures more in a step it measures
     # less in another.
     least, middle = np.quantile(rows.other_clocks, [0.1, 0.5])
-    return bool(middle > SAME_CLOCK or (middle > STEADILY and least > middle / 2))
+    steadily = middle > STEADILY and least > middle / 2 and rows.repeats <= numbers
+    return bool(middle > SAME_CLOCK or steadily)
 
 
 def another_training(rows: "Rows", end: int | None) -> int:

@@ -181,11 +181,17 @@ def test_an_evaluation_with_as_many_batches_as_steps_is_no_training(tmp_path: Pa
     assert found.step_time_s.median == 10.0
 
 
-@pytest.mark.parametrize("found", [0, 50, 80])
-def test_the_run_time_of_a_resumed_training_covers_its_own_steps_alone(tmp_path: Path, found: int) -> None:
-    lines = ["\\\\   /|    Num examples = 12,800 | Num Epochs = 1 | Total steps = 100"]
-    for step in range(found + 1, 101):
+@pytest.mark.parametrize(("found", "every"), [(0, 1), (50, 1), (80, 1), (0, 10), (50, 10)])
+@pytest.mark.parametrize("stated", [False, True])
+def test_the_run_time_of_a_training_whose_first_steps_are_missing_tells_nothing(
+    tmp_path: Path, found: int, every: int, stated: bool
+) -> None:
+    """A checkpoint had them, and the run time is of the others alone; or a cut took them, and it is of all."""
+    lines = ["\\\\   /|    Num examples = 12,800 | Num Epochs = 1 | Total steps = 100"] * stated
+    for step in range(found + every, 101, every):
         lines.append(f"{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 100:.2f}}}")
-    lines.append(f"{{'train_runtime': {10 * (100 - found)}.0, 'epoch': 1.0}}")
+    rate = 100 / (10 * (100 - found))
+    lines.append(f"{{'train_runtime': {10 * (100 - found)}.0, 'train_steps_per_second': {rate}, 'epoch': 1.0}}")
     (tmp_path / "log").write_text("\n".join(lines) + "\n")
-    assert summarise(parse_log(tmp_path / "log")).step_time_s.median == pytest.approx(10.0)
+    step_time = summarise(parse_log(tmp_path / "log")).step_time_s
+    assert (step_time.median if step_time else None) == (None if found else pytest.approx(10.0))

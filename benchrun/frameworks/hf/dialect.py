@@ -54,6 +54,8 @@ FINE_ROWS, MANY_MORE = 10, 3
 """Rows of a fine clock that are enough; and the factor over the dictionaries from which
 bars win.
 """
+FEWEST = 3
+"""Dictionaries whose epochs show where the first of them stands."""
 EPOCH_DIGIT = 0.01
 """The last digit of a printed epoch."""
 AGREE = 0.02
@@ -241,7 +243,8 @@ class HuggingFace(Dialect):
         at, kind = self._pauses.columns("bars", "kind")
         trainer_rows.rename_evaluations(self._bars, self._dictionaries, at[kind == EVALUATION])
         drawn = self._training_bars()
-        self._resumed = self._resumed or self._resumed_by_epochs(drawn)
+        missing = 0 if self._resumed else self._missing_by_epochs(drawn)
+        self._resumed, self._unsure = self._resumed or missing, missing > 0
         average_s, rows = self._average_s(), Rows()
         pauses = before_bars(self._pauses, self._bars, drawn)
         timed = drawn._replace(clock_s=pauses.without(drawn.clock_s))
@@ -304,7 +307,7 @@ class HuggingFace(Dialect):
         steps are unknown.
         """
         own = self._made - self._resumed
-        if not self.facts.run_time_s or own <= 0:
+        if not self.facts.run_time_s or own <= 0 or self._unsure:
             return None
         spent = self.facts.run_time_s - float(self._pauses.column("seconds").sum())
         if spent > 0:
@@ -359,16 +362,21 @@ class HuggingFace(Dialect):
             self._dictionaries, self._bars, self._stated_steps, max(every, 1), self._resumed
         )
 
-    def _resumed_by_epochs(self, drawn: trainer_rows.Drawn) -> int:
-        """The steps before the first dictionary's, if its epoch is no start's."""
+    def _missing_by_epochs(self, drawn: trainer_rows.Drawn) -> int:
+        """The steps before the first dictionary's, if its epoch or number is no start's: a
+        checkpoint had them, or a cut took their lines, so that nobody knows how many steps
+        the run time is of.
+        """
         epoch, own = self._dictionaries.columns("epoch", "step")
-        if len(drawn.step) or len(epoch) < FINE_ROWS or (own > 0).any() or not self._steps_passed():
+        place = own if (own > 0).all() else epoch
+        if len(drawn.step) or len(place) < FEWEST:
             return 0
-        apart = float(epoch[-1] - epoch[0]) / (len(epoch) - 1)
-        if trainer_rows.runs(self._dictionaries)[-1] or epoch[0] <= 2 * apart + EPOCH_DIGIT:
+        made = self._steps_passed() or self._made
+        apart = float(place[-1] - place[0]) / (len(place) - 1)
+        began = not apart > 0 or place[0] <= 2 * apart + EPOCH_DIGIT
+        if began or trainer_rows.runs(self._dictionaries)[-1]:
             return 0
-        share = float(epoch[0] - apart) / float(epoch[-1])
-        return round(share * self._steps_passed())
+        return round(float(place[0] - apart) / float(place[-1]) * made)
 
     def _take_quantities(self, step: Column, clock: Column) -> None:
         """Rewards, lengths, rates and tokens of the dictionaries, by step."""
