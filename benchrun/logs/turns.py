@@ -128,7 +128,8 @@ def another_training(rows: "Rows", end: int | None) -> int:
         _, one, other = np.intersect1d(step[:at], step[at:], return_indices=True)
         earlier, later = loss[:at][one], loss[at:][other]
         stated = np.isfinite(earlier) & np.isfinite(later)
-        apart = np.abs(earlier - later)[stated] > SAME_AGAIN * np.abs(later[stated])
+        earlier, later = earlier[stated], later[stated]
+        apart = np.abs(earlier - later) > SAME_AGAIN * np.abs(later)
         if len(apart) >= FEW and 2 * apart.sum() > len(apart):
             return at
     return 0

@@ -164,21 +164,23 @@ def test_the_mean_of_all_steps_is_a_finer_clock(tmp_path: Path, steps: int, rest
     assert ("coarse_clock" in [problem.kind for problem in found.problems]) == coarse
 
 
-@pytest.mark.parametrize("batch_s", [0.1, 0.3, 12.2])
-def test_an_evaluation_with_as_many_batches_as_steps_is_no_training(tmp_path: Path, batch_s: float) -> None:
+@pytest.mark.parametrize(("batch_s", "drawn"), [(0.1, 1), (0.3, 1), (12.2, 1), (0.3, 20), (0.1, 30)])
+def test_an_evaluation_with_as_many_batches_as_steps_is_no_training(tmp_path: Path, batch_s: float, drawn: int) -> None:
+    """Quick batches are ``drawn`` now and then, and the last one not at all."""
     steps, lines, clock_s = 100, ["***** Running training *****", "  Total optimization steps = 100"], 0.0
     for step in range(1, steps + 1):
         clock_s += 10.0
         lines.append(bar(step, steps, clock_s))
         if step % 10 == 0:
             lines.append(f"{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 100:.2f}}}")
-            lines += [bar(batch, steps, batch_s * batch) for batch in range(1, steps + 1)]
+            lines += [bar(batch, steps, batch_s * batch) for batch in range(1 + drawn // 20, steps + 1, drawn)]
             lines.append(f"{{'eval_loss': 2.5, 'eval_runtime': {batch_s * steps:.1f}, 'epoch': {step / 100:.2f}}}")
             clock_s += batch_s * steps
     (tmp_path / "log").write_text("\n".join(lines) + "\n")
     found = summarise(parse_log(tmp_path / "log"))
     assert (found.complete, found.fatal) == (True, None)
     assert found.step_time_s.median == 10.0
+    assert found.segments == 1
 
 
 @pytest.mark.parametrize(("found", "every"), [(0, 1), (50, 1), (80, 1), (0, 10), (50, 10)])

@@ -83,9 +83,13 @@ def rename_evaluations(bars: Columns, printed: Columns, ends: Column) -> None:
     stated = printed.column("bars")
     for end in np.unique(ends).tolist():
         at = int(np.searchsorted(begins, end)) - 1
-        if at < 0 or step[end - 1] != total[end - 1]:
+        if at < 0:
             continue
         begin = int(begins[at])
+        # Quick batches draw few bars: the last one may be less than a distance before the end.
+        last, next_one = step[end - 1], 2 * step[end - 1] - step[max(end - 2, begin)]
+        if last != total[end - 1] and next_one <= total[end - 1]:
+            continue
         stood = step[begin - 1]
         goes_on = step[end] >= stood if end < len(step) else stood == total[begin]
         trained = ((stated > begin) & (stated <= end)).any()
