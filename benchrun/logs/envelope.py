@@ -98,10 +98,10 @@ class Envelope:
             if found is None:
                 yield line
                 continue
-            if self._time and found.time:
+            if found.time:
                 self.rises += found.time > self._time
                 self.falls += found.time < self._time
-            self._time = found.time
+                self._time = found.time
             whole = self._pieces.pop(found.stream, "") + found.text
             if found.is_piece:
                 self._pieces[found.stream] = whole
