@@ -20,6 +20,8 @@ CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "blackwell": lambda spec: (
         (gpu := hardware.site_gpu(spec.cluster)) is not None and gpu.arch.startswith("Blackwell")
     ),
+    "b200": lambda spec: spec.gpu == "B200",
+    "gb200": lambda spec: spec.gpu == "GB200",
     "own_nccl_debug": lambda spec: any(name.startswith("NCCL_DEBUG") for name in spec.cluster.env),
     "deadline": lambda spec: bool(spec.cluster.step_deadline_s),
     "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",

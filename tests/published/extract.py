@@ -260,7 +260,8 @@ def flat(folder: Path) -> Iterator[dict[str, str]]:
             if model in FACTS["recipes"]:
                 generation(gpu)
                 config = getattr(module, function)()
-                yield row(relative, model, task, num_gpus, gpu, precision, variant, config, config.env_vars or {})
+                env = (config.env_vars or {}) | of_executor(folder, gpu)
+                yield row(relative, model, task, num_gpus, gpu, precision, variant, config, env)
 
 
 def by_table(folder: Path) -> Iterator[dict[str, str]]:
@@ -299,7 +300,7 @@ def by_table(folder: Path) -> Iterator[dict[str, str]]:
             settings |= {"num_gpus": base.num_gpus, "gpu_sm100_or_newer": gpu != "h100"}
             for key, value in settings.items():
                 setattr(plugin, key, value)
-            ranks = types.SimpleNamespace(env_vars=dict(usual), nodes=1, setup_lines="")
+            ranks = types.SimpleNamespace(env_vars=usual | of_executor(folder, gpu), nodes=1, setup_lines="")
             plugin.setup(None, ranks)
             short = precision.replace("_", "")
             yield row(relative, model, task, base.num_gpus, gpu, short, variant, config, ranks.env_vars)
@@ -332,10 +333,17 @@ def by_command(folder: Path) -> Iterator[dict[str, str]]:
             plugin = plugins.PerfEnvPlugin.__new__(plugins.PerfEnvPlugin)
             for key, value in (FACTS["plugin"] | asked | {"use_tokendrop": None}).items():
                 setattr(plugin, key, value)
-            ranks = types.SimpleNamespace(env_vars=dict(usual), nodes=1, setup_lines="")
+            ranks = types.SimpleNamespace(env_vars=usual | of_executor(folder, gpu), nodes=1, setup_lines="")
             plugin.setup(None, ranks)
             short = precision.replace("_", "")
             yield row(relative, model, task, base.num_gpus, gpu, short, "", config, ranks.env_vars)
+
+
+def of_executor(folder: Path, gpu: str) -> dict[str, str]:
+    """What the executor sets for one GPU alone."""
+    text = (folder / "scripts/performance/utils/executors.py").read_text(encoding="utf-8")
+    lines = re.search(rf'if gpu.lower\(\) == "{gpu}":\n((?: +\w+\["NCCL\w+"\] = .*\n)+)', text)
+    return dict(re.findall(r'\["(\w+)"\] = "(\w+)"', lines[1])) if lines else {}
 
 
 def row(path: str, model: str, task: str, num_gpus: Any, gpu: str, precision: str, variant: str, *rest: Any) -> Any:

@@ -86,9 +86,30 @@ def of_nemo(clone: str) -> Iterator[dict[str, str]]:
                     if line.get(name):
                         row[key] = line[name].removesuffix(".0")
                 row = helped(row, commit == NEMO[0])
+                if commit == NEMO[0]:
+                    row |= variables(row)
                 if commit == NEMO[0] and task == "pretrain":
                     row |= overlaps(clone, f"{line['model']}_{line['size']}", row)
                 yield row
+
+
+def variables(row: dict[str, str]) -> dict[str, str]:
+    """The variables of the ranks by executors.py and by PerfEnvPlugin of the first commit."""
+    gpu, buffers = row["gpu"], row.get("ddp.nccl_ub") == "1"
+    found = {"TORCH_NCCL_AVOID_RECORD_STREAMS": "1", "NVTE_FUSED_ATTN": "1", "TORCH_NCCL_HIGH_PRIORITY": "1"}
+    found |= {f"NVTE_{each}_LAYERNORM_SM_MARGIN": "16" for each in ("FWD", "BWD")}
+    found["NCCL_NVLS_ENABLE"] = str(int(buffers))
+    if gpu != "B200" and not buffers:
+        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if buffers:
+        found["NCCL_CTA_POLICY"] = "1"
+    if gpu == "GB200":
+        found |= {"NCCL_NET_GDR_LEVEL": "PHB", "NCCL_NET_GDR_C2C": "1"}
+    if {row["model.tensor_model_parallel_size"], row["model.context_parallel_size"]} != {"1"}:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1" if gpu == "H100" else "32"
+    if row["model.pipeline_model_parallel_size"] != "1":
+        found["NCCL_P2P_NET_CHUNKSIZE"] = "2097152"
+    return {f"env.{name}": value for name, value in found.items()}
 
 
 def overlaps(clone: str, model: str, row: dict[str, str]) -> dict[str, str]:

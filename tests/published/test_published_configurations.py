@@ -47,6 +47,7 @@ FIELDS_OF = {
     **dict.fromkeys(("moe_token_dispatcher_type", "moe_flex_dispatcher_backend"), "moe_dispatcher"),
     **dict.fromkeys(("cuda_graph_impl", "cuda_graph_scope"), "cuda_graphs"),
     "overlap_moe_expert_parallel_comm": "moe_overlap",
+    **dict.fromkeys(("NCCL_CTA_POLICY", "NCCL_NVLS_ENABLE"), "switches"),  # as nccl_ub
     **dict.fromkeys(("nccl_ub", "overlap_param_gather_with_optimizer_step"), "switches"),
     **dict.fromkeys(("defer_embedding_wgrad_compute", "wgrad_deferral_limit"), "switches"),
 }
@@ -122,6 +123,8 @@ def refused(match: Match, difference: Difference) -> bool:
     field = FIELDS_OF.get(name)
     if field is None or field not in framework(spec.framework).options:
         return field is not None
+    if field == "switches":
+        return False
     value = match.row["model.moe_flex_dispatcher_backend"]
     if field == "cuda_graphs":
         value = {"transformer_engine": "layers"}.get(match.row["model.cuda_graph_impl"], "full_iteration")
