@@ -300,7 +300,8 @@ def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, ...]]:
                 break
         best = int(np.argmax(np.where(scores > limits[windows.passing], scores, 0.0)))
         every[np.isin(windows.node, barred)] = 0.0
-        group = _alike(windows, table, every, best)
+        gains = np.maximum(every, 0.0) ** 2 - limits[windows.passing] ** 2
+        group = _alike(windows, table, gains, best)
         if len(group) == 1:
             _add(fit, table, group[0])
         else:
@@ -327,13 +328,13 @@ def _limits(windows: _Windows, table: _Table, clipped: Floats) -> Floats:
     return limits
 
 
-def _alike(windows: _Windows, table: _Table, scores: Floats, best: int) -> tuple[int, ...]:
+def _alike(windows: _Windows, table: _Table, gains: Floats, best: int) -> tuple[int, ...]:
     """The node of the window ``best``, and the others that ran most of its jobs and
-    explain them nearly as well.
+    explain them nearly as well. One that recovered explains less: it has more windows.
     """
     jobs = table.job[windows.begin[best] : windows.end[best]]
     found = {int(windows.node[best])}
-    for place in np.flatnonzero(scores**2 > scores[best] ** 2 - 2 * SURE):
+    for place in np.flatnonzero(gains > gains[best] - 2 * SURE):
         others = table.job[windows.begin[place] : windows.end[place]]
         if 2 * len(np.intersect1d(jobs, others)) > len(jobs):
             found.add(int(windows.node[place]))
@@ -413,7 +414,7 @@ def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
         for spell, variance in zip(fit.spells, variances, strict=True):
             spell.error = float(np.sqrt(variance))
         scores = [each.effect / np.hypot(each.error, spread) for each in fit.spells]
-        weak = [each.effect < LEAST for each in fit.spells]
+        weak = [each.effect - Z90 * each.error < LEAST for each in fit.spells]
         worst = int(np.argmin(np.where(weak, 0.0, scores)))
         if scores[worst] > limit and not weak[worst]:
             return

@@ -69,6 +69,16 @@ class Entry:
             return 0.0
         return float(reading.seconds.sum()) + reading.repeated_s + reading.checkpoint_s
 
+    def at(self, row: int) -> float | None:
+        """Date at which the steps of a row begin; of the first one the job's start."""
+        reading, start = self.reading, self.start
+        if start is None or reading is None or not row:
+            return start
+        first = start + max((self.seconds or 0.0) - self.steps_s, 0.0)
+        if reading.began is not None and start <= reading.began <= (self.end or reading.began):
+            first = reading.began - float(reading.seconds[0])
+        return first + float(reading.seconds[:row].sum())
+
     @property
     def gpu_hours(self) -> float | None:
         """GPUs times hours; by its steps if no accounting tells; None for unknown GPUs."""

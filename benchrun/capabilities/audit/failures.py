@@ -42,8 +42,8 @@ class Failure:
     high: float = 0.0
     error: float = 0.0
     """Standard deviation of what is estimated."""
-    kept_s: float = 0.0
-    """Time of the steps that count."""
+    kept: float = np.inf
+    """The last step that counts."""
     evidence: str = ""
 
 
@@ -119,7 +119,9 @@ class _Cluster:
             if not failed(entry):
                 return Failure()
             hours = entry.gpu_hours or 0.0
-            return Failure(hours, hours, hours, 0.0, 0.0, f"{entry.state} without a training step")
+            return Failure(
+                hours, hours, hours, 0.0, -np.inf, f"{entry.state} without a training step"
+            )
         if failed(entry):
             return self._unfinished(entry, later)
         steps_s = float(reading.seconds.sum())
@@ -138,7 +140,7 @@ class _Cluster:
         words = [f"{name} {seconds:.0f} s" for name, seconds in parts.items() if seconds >= 1]
         hours = _hours(entry, sum(parts.values()))
         error = _hours(entry, spread)
-        return Failure(hours, hours, hours, error, steps_s, ", ".join(words))
+        return Failure(hours, hours, hours, error, evidence=", ".join(words))
 
     def _unfinished(self, entry: Entry, later: list[Entry]) -> Failure:
         """What a job lost that ended before its work was done: all but the steps that
@@ -153,7 +155,7 @@ class _Cluster:
             times.append(float(reading.seconds[reading.step <= last].sum()))
         lost, low, high = (_hours(entry, total_s - each) for each in times)
         evidence = f"{reading.problem or entry.state}; {why}"
-        return Failure(lost, low, high, _hours(entry, ROUNDED_S), times[0], evidence)
+        return Failure(lost, low, high, _hours(entry, ROUNDED_S), kept, evidence)
 
 
 def _came_back(entry: Entry) -> bool:

@@ -1,12 +1,13 @@
 """Logs of jobs -> what the audit needs of each, in as many processes as pay."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -20,13 +21,21 @@ from benchrun.logs.stamps import CHECKPOINT, RESTART, SAVED
 from benchrun.measure.problems import fatal_problem
 from benchrun.measure.rows import CompletedRows, completed_rows
 from benchrun.measure.setting import Setting, setting_of, setting_of_log
-from benchrun.measure.statistics import NORMAL_95, Floats, Ints, confidence_interval, warmup_rows
+from benchrun.measure.statistics import (
+    NORMAL_95,
+    Floats,
+    Ints,
+    confidence_interval,
+    ranks,
+    warmup_rows,
+)
 from benchrun.measure.summary import NO_SPEED
 from benchrun.measure.training import updates
 from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import DEGREES
 
 from .accounting import expanded
+from .effects import LEAST
 
 MANY = 64
 """Groups of logs from which on several processes read them."""
@@ -51,8 +60,22 @@ LONGEST = 120
 """Letters of a problem that evidence quotes."""
 MOST_BETWEEN = 1000
 """Steps from one row to the next that a program may leave out."""
+FEWEST_ROWS = 3
+"""Rows on each side of a change inside a job."""
+CERTAIN = 5.0
+"""Standard errors of such a change, which may be at any row."""
 _EVIDENCE = frozenset({"hardware", "resource", "failure", "remote", "fault", "peer", "exit"})
 """Roles of problems that end a job."""
+
+
+class Part(NamedTuple):
+    """Rows of a job between two changes of its step time."""
+
+    first: int
+    last: int
+    """Place after its last row."""
+    pace: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -71,8 +94,8 @@ class Reading:
     step_time_s: float | None
     pace: float | None
     """The step time, or what is proportional to it in jobs of one kind."""
-    error: float
-    """Relative standard error of the step time."""
+    parts: tuple[Part, ...]
+    """Pace before and after each change, with its relative standard error."""
     repeated_s: float
     """Time of steps that were made again later."""
     checkpoint_s: float
@@ -320,7 +343,7 @@ def reading_of(log: Log, given: Setting) -> Reading:
     """What one log says; ``given`` completes what it states."""
     setting = setting_of_log(log, given)
     rows = completed_rows(log, setting)
-    pace, error = _pace(log, rows)
+    pace, parts = _paces(log, rows)
     step_s = _step_time(log, rows, pace)
     seconds = rows.step_time_s * rows.interval
     usual = (step_s or 0.0) * rows.interval
@@ -356,7 +379,7 @@ def reading_of(log: Log, given: Setting) -> Reading:
         seconds=seconds * _not_printed(rows),
         step_time_s=step_s,
         pace=pace,
-        error=error,
+        parts=parts,
         repeated_s=again * (step_s or 0.0),
         checkpoint_s=checkpoint_s,
         restart_s=restart_s,
@@ -373,23 +396,54 @@ def reading_of(log: Log, given: Setting) -> Reading:
     )
 
 
-def _pace(log: Log, rows: CompletedRows) -> tuple[float | None, float]:
+def _paces(log: Log, rows: CompletedRows) -> tuple[float | None, tuple[Part, ...]]:
     """Median step time after the warm-up, or the reciprocal of the rate of a log without
-    times, and its relative standard error; None without either, and of two jobs.
+    times, of the whole job and of its parts; None without either, and of two jobs.
     """
     count = len(rows.step)
     inside = rows.measured(np.arange(count) >= warmup_rows(count))
     times = inside.step_time_s
     if np.isnan(times).all():
         times = 1 / inside.tokens_per_s_per_gpu
-    times = times[~np.isnan(times)]
+    known = ~np.isnan(times)
+    times, place = times[known], np.searchsorted(rows.step, inside.step[known])
     if not len(times) or any(each.kind in NO_SPEED for each in log.problems):
-        return None, 0.0
-    middle = float(np.mean(times) if log.whole_seconds else np.median(times))
+        return None, ()
+    if log.whole_seconds:
+        mean = float(np.mean(times))
+        return mean, (Part(0, count, mean, _error(times)),)
+    cuts = [0, *_cuts(times, 0), len(times)]
+    ends = [0, *place[cuts[1:-1]].tolist(), count]
+    parts = []
+    for at, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        middle = float(np.median(times[begin:end]))
+        parts.append(Part(ends[at], ends[at + 1], middle, _error(times[begin:end])))
+    return float(np.median(times)), tuple(parts)
+
+
+def _cuts(times: Floats, offset: int) -> Iterator[int]:
+    """The places at which the level of ``times`` changes by more than chance and by
+    enough to matter; by ranks, so that no odd step makes one.
+    """
+    place = np.arange(FEWEST_ROWS, len(times) - FEWEST_ROWS + 1)
+    if not len(place):
+        return
+    scores = np.abs(ranks(times).cumsum()[place - 1]) / np.sqrt(place * (len(times) - place))
+    cut = int(place[np.argmax(scores)])
+    before, after = times[:cut], times[cut:]
+    shift = abs(float(np.log(np.median(after) / np.median(before))))
+    if shift > LEAST and shift > CERTAIN * np.hypot(_error(before), _error(after)):
+        yield from _cuts(before, offset)
+        yield offset + cut
+        yield from _cuts(after, offset + cut)
+
+
+def _error(times: Floats) -> float:
+    """Relative standard error of the median."""
     interval = confidence_interval(times)
     if interval is None:
-        return middle, 0.0
-    return middle, (interval.high - interval.low) / (2 * NORMAL_95 * middle)
+        return 0.0
+    return (interval.high - interval.low) / (2 * NORMAL_95 * float(np.median(times)))
 
 
 def _step_time(log: Log, rows: CompletedRows, pace: float | None) -> float | None:

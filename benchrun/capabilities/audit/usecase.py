@@ -1,8 +1,9 @@
 """Folders of logs and the accounting -> the audit."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .failures import Failure, failures, total_failure
 from .kinds import Kind, predicted
 from .losses import Slowed, slowed
 from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, TotalLost
-from .reading import read_folders
+from .reading import Part, read_folders
 
 DAY_S = 86_400.0
 MOST_SPREAD = 0.05
@@ -55,43 +56,68 @@ class _Compared:
             if _pace(each):
                 alike[each.kind].append(index)
         self.mixed = {kind for kind, places in alike.items() if _is_mixed(kind, places, entries)}
-        self.places = []
+        rows: list[_Row] = []
         for kind, places in alike.items():
             if len(places) > 1 and kind not in self.mixed:
-                self.places += places
-        self.places.sort()
-        chosen = [entries[index] for index in self.places]
+                rows += _rows(places, entries)
+        self.rows = sorted(rows, key=lambda row: (row.start is None, row.start or 0.0, row.place))
+        chosen = [entries[row.place] for row in self.rows]
         self.names = sorted({name for each in chosen for name in each.nodes})
         self.kinds = list(dict.fromkeys(each.kind for each in chosen))
         number = {name: index for index, name in enumerate(self.names)}
         kinds = {kind: index for index, kind in enumerate(self.kinds)}
         nodes = [np.array(sorted(number[name] for name in set(each.nodes))) for each in chosen]
-        starts = [each.start for each in chosen if each.start is not None]
+        starts = [row.start for row in self.rows if row.start is not None]
         self.first_day = int(min(starts, default=0.0) // DAY_S)
-        readings = [each.reading for each in chosen if each.reading]
         self.jobs = Jobs(
-            log_time=np.log([each.pace or np.nan for each in readings]),
-            error=np.array([each.error for each in readings]),
+            log_time=np.log([row.part.pace for row in self.rows]),
+            error=np.array([row.part.error for row in self.rows]),
             kind=np.array([kinds[each.kind] for each in chosen], dtype=np.int64),
-            days=self._days(chosen),
+            days=self._days(),
             nodes=nodes,
         )
         self.effects = fitted(self.jobs, len(self.names))
 
-    def _days(self, chosen: Sequence[Entry]) -> Floats:
-        """Share of each job's time on each day."""
-        ends = [each.end or each.start or 0.0 for each in chosen if each.start is not None]
+    def _days(self) -> Floats:
+        """Share of the time of each row on each day."""
+        ends = [row.end for row in self.rows if row.end is not None]
         count = int(max(ends, default=0.0) // DAY_S) - self.first_day + 1 if ends else 0
-        shares = np.zeros((len(chosen), count))
-        for row, each in enumerate(chosen):
-            if each.start is None:
+        shares = np.zeros((len(self.rows), count))
+        for share, row in zip(shares, self.rows, strict=True):
+            if row.start is None:
                 continue
-            end = max(each.end or each.start, each.start + 1.0)
-            begin = (each.start / DAY_S - self.first_day) - np.arange(count)
+            end = max(row.end or row.start, row.start + 1.0)
+            begin = (row.start / DAY_S - self.first_day) - np.arange(count)
             until = (end / DAY_S - self.first_day) - np.arange(count)
             inside = np.clip(until, 0, 1) - np.clip(begin, 0, 1)
-            shares[row] = inside / max(inside.sum(), 1e-12)
+            share[:] = inside / max(inside.sum(), 1e-12)
         return shares
+
+
+class _Row(NamedTuple):
+    """One job, or a part of one whose step time changes."""
+
+    place: int
+    """Its job's place among the entries."""
+    part: Part
+    start: float | None
+    end: float | None
+
+
+def _rows(places: Sequence[int], entries: Sequence[Entry]) -> Iterator[_Row]:
+    """The rows of the jobs of one kind. A change that most of them have is what they do,
+    and no fault.
+    """
+    readings = {place: reading for place in places if (reading := entries[place].reading)}
+    changed = sum(len(reading.parts) > 1 for reading in readings.values())
+    for place, reading in readings.items():
+        entry, parts = entries[place], reading.parts
+        if 2 * changed > len(places):
+            error = max(part.error for part in parts)
+            parts = (Part(0, len(reading.step), reading.pace or np.nan, error),)
+        for part in parts:
+            end = entry.end if part is parts[-1] else entry.at(part.last)
+            yield _Row(place, part, entry.at(part.first), end)
 
 
 def _is_mixed(kind: Kind | None, places: Sequence[int], entries: Sequence[Entry]) -> bool:
@@ -111,32 +137,36 @@ def _audit(
 ) -> Audit:
     compared = _Compared(entries)
     failed = failures(entries)
-    hours = np.array([_kept_hours(entries[at], failed[at]) for at in compared.places])
+    hours = np.array([_kept_hours(row, entries, failed) for row in compared.rows])
     lost = slowed(compared.jobs, compared.effects, hours)
     choices = _choices(compared)
-    place = {at: row for row, at in enumerate(compared.places)}
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for number, one in enumerate(compared.rows):
+        rows_of[one.place].append(number)
     guesses: dict[Kind | None, Expected | None] = {}
     jobs = []
     for at, entry in enumerate(entries):
-        row = place.get(at)
+        rows = rows_of[at]
         expected, losses, evidence = None, Lost(failure=failed[at].gpu_hours), []
-        if row is None:
+        if not rows:
             if entry.kind not in guesses:
                 guesses[entry.kind] = _guess(entry)
             expected = guesses[entry.kind]
             if entry.kind in compared.mixed:
                 evidence.append("not compared: jobs of its name have very different step times")
         else:
-            expected = _expected(compared.effects, row, entry)
-            kept = hours[row] - lost.fault[row] - lost.day[row]
-            behind, words = choices.get(int(compared.jobs.kind[row]), (0.0, ""))
+            longest = max(rows, key=lambda row: hours[row])
+            expected = _expected(compared.effects, longest, entry)
+            kept = (hours - lost.fault - lost.day)[rows].sum()
+            behind, words = choices.get(int(compared.jobs.kind[longest]), (0.0, ""))
             losses = Lost(
-                fault=float(lost.fault[row]),
-                day=float(lost.day[row]),
+                fault=float(lost.fault[rows].sum()),
+                day=float(lost.day[rows].sum()),
                 failure=failed[at].gpu_hours,
                 choice=float(-kept * np.expm1(-behind)),
             )
-            evidence += _reasons(compared, row, entry, words)
+            slowest = max(rows, key=lambda row: compared.effects.slow_by[row])
+            evidence += _reasons(compared, slowest, entry, words)
         jobs.append(_job(entry, expected, losses, [failed[at].evidence, *evidence]))
     return Audit(
         jobs=tuple(jobs),
@@ -148,8 +178,14 @@ def _audit(
     )
 
 
-def _kept_hours(entry: Entry, failure: Failure) -> float:
-    return failure.kept_s * (entry.num_gpus or 0) / 3600
+def _kept_hours(row: _Row, entries: Sequence[Entry], failed: Sequence[Failure]) -> float:
+    """GPU-hours of the steps of a row that count."""
+    entry = entries[row.place]
+    if entry.reading is None:
+        return 0.0
+    inside = slice(row.part.first, row.part.last)
+    count = entry.reading.step[inside] <= failed[row.place].kept
+    return float(entry.reading.seconds[inside][count].sum()) * (entry.num_gpus or 0) / 3600
 
 
 def _guess(entry: Entry) -> Expected | None:
@@ -219,7 +255,9 @@ def _reasons(compared: _Compared, row: int, entry: Entry, choice: str) -> list[s
         reasons.append(f"all jobs of the day are {100 * np.expm1(day):.1f} % slower")
     if choice:
         reasons.append(choice)
-    others = int((compared.jobs.kind == compared.jobs.kind[row]).sum()) - 1
+    kind = compared.jobs.kind
+    alike = {compared.rows[other].place for other in np.flatnonzero(kind == kind[row])}
+    others = len(alike) - 1
     reasons.append(f"compared with {others} other job{'s' * (others != 1)} of its kind")
     if entry.kind and entry.kind.unknown:
         names = ", ".join(name.replace("_", " ") for name in entry.kind.unknown)
@@ -271,15 +309,15 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
         mine, since, until = effects.jobs_of[number], None, None
         spell = spells.get(number)
         if spell:
-            since = _start(compared, entries, mine[spell.first])
+            since = date_text(compared.rows[mine[spell.first]].start)
             if spell.last < len(mine):
-                until = _start(compared, entries, mine[spell.last])
+                until = date_text(compared.rows[mine[spell.last]].start)
             mine = mine[spell.first : spell.last]
         slower_by = _slower(effects.node[number], effects.node_error[number])
         found.append(
             Node(
                 node=name,
-                jobs=len(mine),
+                jobs=len({compared.rows[job].place for job in mine}),
                 slower_by=slower_by,
                 since=since,
                 until=until,
@@ -289,10 +327,6 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
     others = {name for each in entries for name in each.nodes} - set(compared.names)
     found += [Node(node=name, jobs=0, slower_by=None, since=None, accused=False) for name in others]
     return sorted(found, key=_order)
-
-
-def _start(compared: _Compared, entries: Sequence[Entry], job: int) -> str | None:
-    return date_text(entries[compared.places[job]].start)
 
 
 def _order(node: Node) -> tuple[bool, float, str]:

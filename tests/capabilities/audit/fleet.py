@@ -60,7 +60,9 @@ class Fleet:
     jobs_a_day: int = 30
     kinds: Sequence[Kind] = (Kind(1, 2.0), Kind(2, 3.0), Kind(4, 5.0, 48), Kind(2, 4.2, precision="fp16"))
     slow: Mapping[int, tuple[int, float]] = field(default_factory=dict)
-    """Node -> day since which it is slow, and the factor."""
+    """Node -> day since which it is slow, from the middle of its first job on, and the factor."""
+    began: dict[int, datetime] = field(default_factory=dict)
+    """Node -> when it became slow."""
     slow_day: tuple[int, float] = (-1, 1.0)
     failing: float = 0.0
     restarting: float = 0.0
@@ -86,16 +88,20 @@ class Fleet:
         day = number // self.jobs_a_day
         kind = self.kinds[rng.integers(len(self.kinds))]
         nodes = np.sort(rng.choice(self.nodes, kind.nodes, replace=False)).tolist()
-        factors = [1.0]
-        for node in nodes:
-            since, factor = self.slow.get(node, (self.days, 1.0))
-            factors.append(factor if day >= since else 1.0)
         of_day = self.slow_day[1] if day == self.slow_day[0] else 1.0
         healthy = kind.step_s * np.exp(rng.normal(0, self.noise))
         crashed = rng.random() < self.failing
         steps = int(rng.integers(5, self.steps)) if crashed else self.steps
-        times = healthy * max(factors) * of_day * np.exp(rng.normal(0, 0.01, steps))
-        start = BEGIN + timedelta(days=day, seconds=float(rng.uniform(0, 80_000)))
+        times = healthy * of_day * np.exp(rng.normal(0, 0.01, steps))
+        start = BEGIN + timedelta(days=(number + float(rng.random())) / self.jobs_a_day)
+        factors = np.ones(steps)
+        for node in nodes:
+            since, factor = self.slow.get(node, (self.days, 1.0))
+            first = 0 if node in self.began else steps // 2
+            if day >= since:
+                factors[first:] = np.maximum(factors[first:], factor)
+                self.began.setdefault(node, start + timedelta(seconds=START_UP_S + float(times[:first].sum())))
+        times *= factors
         job_id, gpus = 100_000 + number, 8 * kind.nodes
         own = np.random.default_rng(number)
         restarts = not crashed and own.random() < self.restarting
@@ -109,8 +115,9 @@ class Fleet:
             self.failure += gpus * (seconds - kept_s) / 3600
         else:
             self.failure += gpus * (seconds - START_UP_S) / 3600 - hours
-            self.fault += hours * (1 - 1 / max(factors))
-            self.day += hours / max(factors) * (1 - 1 / of_day)
+            healthy_hours = gpus * float((times / factors).sum()) / 3600
+            self.fault += hours - healthy_hours
+            self.day += healthy_hours * (1 - 1 / of_day)
         names = ",".join(f"n{node:03d}" for node in nodes)
         state, code = ("FAILED", "1:0") if crashed else ("COMPLETED", "0:0")
         ends = f"{start:%Y-%m-%dT%H:%M:%S}|{end:%Y-%m-%dT%H:%M:%S}"
