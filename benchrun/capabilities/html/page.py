@@ -77,6 +77,8 @@ def page(
         parts += section_html(part)
     for part in summary(report, explained, history=history):
         parts += section_html(part, FIRST_ROWS)
+    if not order:
+        return document(title, [*parts, "<p>no runs</p>"])
     parts += _runs(report, names, order)
     parts.append('<div class="more">')
     for part in sections(report, known):

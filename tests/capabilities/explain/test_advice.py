@@ -4,6 +4,7 @@ from benchrun.capabilities.explain.advice import advised, choice
 from benchrun.capabilities.explain.model import Name
 from benchrun.rundir.find import open_run
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Recompute
 
 NEMO = "llama2-7b-lora-93f05e6c"
 WORKER = "llama3-8b-lora-b43f8a74"
@@ -24,7 +25,8 @@ def test_a_setting_in_force_is_no_advice() -> None:
 
 
 def test_what_the_framework_refuses_is_no_advice() -> None:
-    assert "cuda_graphs" not in advice(NEMO, "host")
+    assert "cuda_graphs" in advice(NEMO, "host")
+    assert "cuda_graphs" not in advice(NEMO, "host", recompute=Recompute(granularity="full", num_layers=1))
 
 
 def test_of_a_log_alone_all_is_advised() -> None:
