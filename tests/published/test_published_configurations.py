@@ -106,8 +106,11 @@ def memory(match: Match, difference: Difference) -> bool:
 
 
 def batch(match: Match, difference: Difference) -> bool:
-    """Whether a number is published of NeMo 2 with this batch, by someone who took NVIDIA's configuration."""
-    return difference.key == "train.global_batch_size" and any(references(match))
+    """Whether another team published a number with this batch of NVIDIA's configuration; Together AI without graphs."""
+    keys = ["train.global_batch_size"]
+    if (match.point.group.source or "").startswith("together"):
+        keys += ["model.cuda_graph_impl", "model.use_te_rng_tracker"]
+    return difference.key in keys and any(references(match))
 
 
 def older(match: Match, difference: Difference) -> bool:
