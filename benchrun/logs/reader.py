@@ -424,7 +424,7 @@ class Reader:
             facts,
             followed(file_problems, rows),
             began=self._began,
-            dated_s=chosen.stamps.step_times(rows, self._pauses),
+            dated_s=chosen.stamps.step_times(rows, self._pauses, chosen.step_unit),
             pauses=tuple(chosen.stamps.pauses(rows, self._pauses)),
             **traits,
         )

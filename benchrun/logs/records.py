@@ -242,6 +242,10 @@ class Traits:
 
     first_number: int = 1
     """The number of a run's very first step: 0 or 1, as the framework counts."""
+    step_unit: int = 1
+    """What the number of a step rises by in each: more if it counts tokens; 0 if that is
+    not known.
+    """
     only_average: bool = False
     """The log gives one time for the whole run: there is no spread, and start-up is in
     it.

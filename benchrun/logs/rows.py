@@ -59,6 +59,8 @@ class Step(NamedTuple):
     """
     consumed_samples: float | None = None
     """Samples of all steps so far."""
+    clock_s: float | None = None
+    """Time after the step by a clock beside that of the step times, in s since any."""
 
     @property
     def clock(self) -> float | None:

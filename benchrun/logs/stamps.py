@@ -1,4 +1,4 @@
-"""The program's own clock: the date that its logger prints before a step.
+"""The program's own clock: a time that it prints with a step, or the date before it.
 
 Dates that a container engine or a log collector adds (ISO 8601 with a ``T``) say when a
 line arrived, which may be long after it was printed, and many lines at once. They are
@@ -57,13 +57,16 @@ class Stamps:
             whole = ((31 * month + day) * 24 + hour) * 3600 + minute * 60 + second
             self._dates[number] = whole + float(f"0.{fraction or 0}")
 
-    def step_times(self, rows: Rows, pauses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
+    def step_times(
+        self, rows: Rows, pauses: Mapping[int, str], unit: int
+    ) -> dict[int, tuple[float, float]]:
         """Number of a step -> least and most seconds a step since the row before it, by
-        their dates; none over a pause. ``pauses``: line number -> what is done.
+        their dates; none over a pause. ``pauses``: line number -> what is done;
+        ``unit``: what numbers of steps rise by in each.
         """
-        step, line, segment = rows.columns("step", "line", "segment")
-        date = self.of_lines(line)
-        seconds, steps = np.diff(date), np.diff(step)
+        step, line, segment, clock = rows.columns("step", "line", "segment", "clock_s")
+        date = np.where(clock >= 0, clock, self.of_lines(line))
+        seconds, steps = np.diff(date), np.diff(step) / (unit or np.inf)
         before = np.searchsorted(np.sort(list(pauses)), line)
         usable = (seconds >= 0) & (steps > 0) & (np.diff(before) == 0) & (np.diff(segment) == 0)
         whole = bool((date[~np.isnan(date)] % 1 == 0).all())

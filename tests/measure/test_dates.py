@@ -1,7 +1,8 @@
 """The dates that a program prints against the step times that it prints."""
 
+import json
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from benchrun.measure.summary import summarise
 
 SETTING = Setting(seq_length=8192, gbs=128, num_gpus=8)
 STEPS = 30
+START = datetime(2026, 5, 1, 23, 50)
 PAUSE = " validation loss at iteration 10 | lm loss value: 2.5 |\n"
 
 
@@ -39,8 +41,39 @@ def deepspeed(step: int, date: datetime, time_s: float) -> str:
     return f"{clock} epoch=0/micro_step={step}/global_step={step}, {rate}, MemAllocated=12.5GB\n"
 
 
+def mllog(step: int, date: datetime, time_s: float) -> str:
+    """The number of a step counts tokens."""
+    event = {"time_ms": int(1000 * date.timestamp()), "key": "tracked_stats", "value": {"train_step_timing": time_s}}
+    return f":::MLLOG {json.dumps({**event, 'metadata': {'step': step * 128 * 8192}})}\n"
+
+
+def automodel(step: int, date: datetime, time_s: float) -> str:
+    rate = 128 * 8192 / time_s
+    rates = {"tps": rate, "tps_per_gpu": rate / 8, "mfu": 30.0, "num_tokens_per_step": 128 * 8192}
+    clock = date.replace(tzinfo=UTC).isoformat()
+    return json.dumps({"step": step, "epoch": 0, "timestamp": clock, "loss": 9 - step / 10, **rates}) + "\n"
+
+
+def elapsed(date: datetime) -> str:
+    whole = int((date - START).total_seconds())
+    return f"{whole // 3600:d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def nemo1(step: int, date: datetime, time_s: float) -> str:
+    values = f"reduced_train_loss={9 - step / 10:.2f}, train_step_timing in s={time_s:.2f}"
+    return f"Epoch 0: :   2%|#         | {step}/{STEPS} [{elapsed(date)}<09:57, v_num=0, {values}]\n"
+
+
+def aligner(step: int, date: datetime, time_s: float) -> str:
+    values = f"train_loss={9 - step / 10:.2f}, train_consumed_samples={128 * step}, train_step_time={time_s:.1f}"
+    return f"Training steps:   2%|#         | {step}/{STEPS} [{elapsed(date)}<09:57, 12.20s/it, {values}]\n"
+
+
 Writer = Callable[[int, datetime, float], str]
-WRITERS: tuple[Writer, ...] = (megatron, whole_seconds, torchtitan, deepspeed)
+WRITERS: tuple[Writer, ...] = (
+    *(megatron, whole_seconds, torchtitan, deepspeed),
+    *(mllog, automodel, nemo1, aligner),
+)
 
 
 def said(text: str) -> str | None:
@@ -52,7 +85,7 @@ def said(text: str) -> str | None:
 
 
 def log(writer: Writer, time_s: float, gaps: list[float], pauses: frozenset[int] = frozenset()) -> str:
-    date, lines = datetime(2026, 5, 1, 23, 50), []
+    date, lines = START, []
     for step, gap in enumerate(gaps, start=1):
         date += timedelta(seconds=gap)
         lines.append(PAUSE * (step in pauses) + writer(step, date, time_s))

@@ -75,10 +75,11 @@ class Nemo1(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._elapsed = self._line = self._before = 0
+        self._elapsed = self._line = self._before = self._epochs_s = 0
         """Values of the last bar.
 
-        ``_before``: steps of the epochs before its own, if bars have no total.
+        ``_before``: steps of the epochs before its own, if bars have no total;
+        ``_epochs_s``: what the clocks of their bars showed.
         """
         self._bars: list[tuple[str, ...]] = []
         """Bars of the last piece of a line."""
@@ -162,6 +163,7 @@ class Nemo1(Dialect):
             return
         if epoch != self._place[0]:
             self._before = self._before + self._place[1] if epoch > self._place[0] else 0
+            self._epochs_s += self._elapsed
         elapsed = seconds(clock)
         # A bar never runs backwards: another run begins, even if its steps seem to go
         # on.
@@ -174,7 +176,9 @@ class Nemo1(Dialect):
         if epoch == 0 and steps_per_epoch:
             self.facts.planned_steps = steps_per_epoch
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
-        row = Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss"))
+        clock_s = self._epochs_s + elapsed
+        loss = _first(values, _LOSSES, "loss")
+        row = Step(before + step, time_s, line, loss=loss, clock_s=clock_s)
         # A last bar alone, of which a file may have those of many runs, shows no
         # training that another could follow.
         self.rows.add(row, end=None if begins and step == steps_per_epoch else self.last_planned)
@@ -208,9 +212,10 @@ class Nemo1(Dialect):
                 self._clock = _clocked(event, metadata)
         elif isinstance(metadata, dict):
             samples = "samples_count" in metadata
-            self._timing(value, metadata.get("step"), line, samples=samples)
+            clock = _clocked(event, metadata)
+            self._timing(value, metadata.get("step"), line, samples=samples, clock=clock)
             if isinstance(value, dict) and "train_loss" in value:
-                self._loss(value, _clocked(event, metadata), line)
+                self._loss(value, clock, line)
 
     def _runs(self, *, begins: bool) -> None:
         """Note that the run begins, or ends: what begins at the first step then is another
@@ -220,7 +225,15 @@ class Nemo1(Dialect):
         for rows in (self._timed, self._rated, self._clocked):
             rows.ended |= len(rows) > 0 and not begins
 
-    def _timing(self, values: Any, number: Any, line: int, *, samples: bool = False) -> None:
+    def _timing(
+        self,
+        values: Any,
+        number: Any,
+        line: int,
+        *,
+        samples: bool = False,
+        clock: tuple[int, float] | None = None,
+    ) -> None:
         """Take the values of a step, whose rate may be that of ``samples``."""
         step = _credible("step", number)
         if not isinstance(values, dict) or step is None:
@@ -232,7 +245,8 @@ class Nemo1(Dialect):
         if mean and time_s is None and batch:
             time_s = batch / rate
         if time_s is not None:
-            row = Step(step, time_s, line, loss=loss, samples_per_s=beside)
+            clock_s = clock[1] if clock else None
+            row = Step(step, time_s, line, loss=loss, samples_per_s=beside, clock_s=clock_s)
             (self._rated if mean else self._timed).add(row)
             self._again += step == self._last
             self._last = step
@@ -276,10 +290,13 @@ class Nemo1(Dialect):
         copies = 1 + self._again // max(len(rows), 1)
         if self._ranks > 1 and self._ranks % copies == 0:
             self.facts.num_gpus = self._ranks // copies
-        if self.facts.num_gpus is None or len(rows) < 2:
+        if len(rows) < 2:
             return rows
         advance, batch = rows[1].step - rows[0].step, self.facts.gbs
-        if advance < MOST_SAMPLES:
+        if rows is self._timed:
+            # Numbers that rise by a few may count samples, or every tenth step.
+            self.step_unit = advance if advance == 1 or advance >= MOST_SAMPLES else 0
+        if self.facts.num_gpus is None or advance < MOST_SAMPLES:
             return rows
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch

@@ -17,6 +17,7 @@ components/utils/flops_utils.py, and its guides.
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,8 +37,19 @@ from benchrun.logs.numerals import NOT_FINITE, fact_of
 from benchrun.logs.records import LABEL_TOKENS, TOKENS_PER_S
 from benchrun.logs.rows import Rows
 
+
+def _clock(text: str) -> float | None:
+    """Seconds since 1970 of a date of JSON; None for any other text."""
+    try:
+        return datetime.fromisoformat(text.strip('"')).timestamp()
+    except ValueError:
+        return None
+
+
 _RATE = Reading(pattern=r"\d+\.\d\d")
-_PAIR = re.compile(r'"(\w{1,40})": (-?\d[\d.eE+-]*|NaN|-?Infinity|null)(?=[,}])')
+_PAIR = re.compile(
+    r'"(\w{1,40})": (-?\d[\d.eE+-]*|NaN|-?Infinity|null|"[\d.:TZ+-]{19,35}")(?=[,}])'
+)
 _JSON: Mapping[str, tuple[str, Reading]] = {
     "step": ("step", COUNT),
     "loss": ("loss", STATED_LOSS),
@@ -47,6 +59,7 @@ _JSON: Mapping[str, tuple[str, Reading]] = {
     "mfu": ("mfu", PERCENT),
     "num_tokens_per_step": ("tokens", NUMBER),
     "num_label_tokens": (LABEL_TOKENS, NUMBER),
+    "timestamp": ("clock_s", Reading(_clock, r'"[\d.:TZ+-]{19,35}"', plain=False)),
 }
 """Field of a line of JSON -> column and reading."""
 _VALIDATION = '[val] name "'

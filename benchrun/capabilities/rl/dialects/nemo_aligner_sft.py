@@ -17,7 +17,7 @@ import re
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.logs.dialect import Dialect
 from benchrun.logs.lines import Line
-from benchrun.logs.numerals import count, fact_of, number, positive
+from benchrun.logs.numerals import count, fact_of, number, positive, seconds
 from benchrun.logs.rows import Step
 
 from .nemo_aligner import bar_of, pairs_of
@@ -69,9 +69,8 @@ class NemoAlignerSft(Dialect):
         self.facts.take("planned_steps", count(bar[2]))
         loss = number(values.get("train_loss"))
         grad_norm = number(values.get("train_grad_norm"))
-        return Step(
-            step, time_s, line, loss=loss, grad_norm=grad_norm, global_batch_size=self.facts.gbs
-        )
+        row = Step(step, time_s, line, loss=loss, grad_norm=grad_norm, clock_s=seconds(bar[3]))
+        return row._replace(global_batch_size=self.facts.gbs)
 
     def _add(self, row: Step) -> None:
         """Add a row, which the time of a slower rank stays in."""
