@@ -75,6 +75,7 @@ def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Nearest | Non
 
 def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | None:
     same = attrgetter(*SAME)
+    wanted = same(own)
 
     def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
         hard, flawed = hard_differences(entry.key, own), bool(set(entry.flags) - {"proxy"})
@@ -83,7 +84,7 @@ def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | Non
         return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
 
     alike = (
-        entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu
+        entry for entry in published if same(entry.key) == wanted and entry.tokens_per_s_per_gpu
     )
     candidates = [entry for entry in alike if usable(entry) and _alike(entry.key, own)]
     return min(candidates, key=rank, default=None)

@@ -6,9 +6,9 @@ from typing import Any
 
 from benchrun.judge.measured import by_point, grouped
 from benchrun.judge.verdict import RunResult
-from benchrun.measure.registry import tabled
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
+from .repeats import METRICS_BY_KEY
 from .runs import distinctions, points_by_repeats, proxy, short_layout
 from .table import Table
 
@@ -29,7 +29,6 @@ SERVED = (
 """Metrics of servers, which share one column: few reports have both servers and
 trainings.
 """
-METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that state what a step computes."""
 SPEED = ("ratio", "low", "high")

@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from statistics import median
 
+from benchrun.measure.metric import OURS
 from benchrun.measure.model import Metrics
+from benchrun.measure.registry import tabled
+
+METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
 
 
 def valid_values(key: str, repeats: Iterable[Metrics]) -> list[float]:
     """The metric ``key`` of each run that has one."""
-    values = (run.metrics.get(key) for run in repeats)
+    values = (METRICS_BY_KEY[key].read(run, OURS) for run in repeats)
     return [value for value in values if value is not None]
 
 

@@ -125,9 +125,15 @@ def _timers(text: bytes) -> Iterator[tuple[int, str, float, float]]:
         yield each.start(), _name(each[1]), float(each[2]) / 1000, float(each[3]) / 1000
     for each in OF_SLOWEST.finditer(dotted):
         yield each.start(), _name(each[1]), float(each[2]) / 1000, float(each[2]) / 1000
-    for each in BY_RANK.finditer(text):
+    for each in _by_rank(text):
         values = [float(value) / 1000 for _, value in ONE_RANK.findall(each[2])]
         yield each.start(), _name(each[1]), min(values), max(values)
+
+
+def _by_rank(text: bytes) -> Iterator[re.Match[bytes]]:
+    """Timers with a line for each rank."""
+    if ONE_RANK.search(text):  # the longer search takes longer
+        yield from BY_RANK.finditer(text)
 
 
 def _name(name: bytes) -> str:
@@ -137,7 +143,7 @@ def _name(name: bytes) -> str:
 def _ranks(text: bytes, places: _Steps) -> RankTimes | None:
     """What each rank computes in the steps in which every rank printed it."""
     computed: dict[int, dict[int, float]] = {}
-    for each in BY_RANK.finditer(text):
+    for each in _by_rank(text):
         step = places.at(each.start())
         if step is None or _name(each[1]) not in COMPUTE:
             continue

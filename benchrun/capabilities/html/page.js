@@ -379,7 +379,6 @@ function compared(body, one, other) {
 
 // -- begin ---------------------------------------------------------------------------------------------
 
-document.documentElement.classList.add("js");
 for (const name of ["popstate", "hashchange"]) addEventListener(name, () => { readAddress(); show() });
 let width = innerWidth;
 addEventListener("resize", () => {

@@ -26,6 +26,8 @@ OPEN = 2
 """The largest number of runs whose sections are open where no script is."""
 ONLY = {"framework": "frameworks", "scaling": "scaling"}
 """Section that is shown alone, by what the rows are."""
+HIDE = "<script>document.documentElement.classList.add('js')</script>"
+"""Hides what a script shows on demand before it is laid out."""
 VERSIONS = 3
 """Versions of a package that the head of a page names."""
 NUMERIC = (4, 7, 8, 9, 10)
@@ -69,12 +71,14 @@ def page(
         if not shown:
             parts.append(f"<p>There is nothing to show by {escape(by)} in these runs.</p>")
         return document(title, parts)
+    for part in added:
+        parts += section_html(part)
+    if not report.results:
+        return document(title, [*parts, "<p>no runs</p>"])
     known = list(map(evidence_of, report.results))
     explained = list(map(explanation_of, known))
     names = _names(report.results)
     order = sorted(range(len(names)), key=lambda index: _urgency(report.results[index]))
-    for part in added:
-        parts += section_html(part)
     for part in summary(report, explained, history=history):
         parts += section_html(part, FIRST_ROWS)
     if not order:
@@ -89,7 +93,7 @@ def page(
         result, one = report.results[index], explained[index]
         parts += section(result, names[index], index, one, brief=number > BRIEF)
     parts.append("</section>")
-    return document(title, parts, _scripts(report.results))
+    return document(title, [HIDE, *parts], _scripts(report.results))
 
 
 def _sentence(text: str) -> str:
@@ -99,10 +103,11 @@ def _sentence(text: str) -> str:
 def _names(results: Sequence[RunResult]) -> list[str]:
     """The name of each run's point."""
     points = by_point(results)
-    of_key = {}
+    of_run = {}
     for point, name in zip(points, point_labels(points), strict=True):
-        of_key[point[0].spec.repeat_key()] = name
-    return [of_key[result.spec.repeat_key()] for result in results]
+        for run in point:
+            of_run[run.run_id] = name
+    return [of_run[run.run_id] for run in results]
 
 
 def _urgency(run: RunResult) -> tuple[bool, bool, float]:

@@ -13,7 +13,8 @@ from benchrun.judge.verdict import RunResult, SpeedRatio
 from benchrun.rundir.artifacts import objects
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.numbers import metrics_rows
-from benchrun.show.readable import METRICS_BY_KEY, READ, served
+from benchrun.show.readable import READ, served
+from benchrun.show.repeats import METRICS_BY_KEY
 from benchrun.show.table import Table
 from benchrun.show.terminal import basis_rows, spec_rows
 

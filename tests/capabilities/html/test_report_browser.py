@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Browser
 from selection import some
 
 from benchrun import api, paths
@@ -43,24 +42,24 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return write
 
 
-def fill(browser: Browser, control: str, value: str) -> None:
+def fill(browser: Any, control: str, value: str) -> None:
     """Enter a value as a user does."""
     found = f"document.querySelector({control!r})"
     browser.js(f"{found}.value = {value!r}; {found}.dispatchEvent(new Event('input', {{bubbles: true}}))")
 
 
-def press(browser: Browser, name: str) -> None:
+def press(browser: Any, name: str) -> None:
     browser.js(f"[...document.querySelectorAll('button')].find(each => each.textContent === {name!r}).click()")
 
 
-def cells(browser: Browser, title: str) -> list[str]:
+def cells(browser: Any, title: str) -> list[str]:
     """The cells of a column, of the rows that are shown."""
     titles = browser.js("[...document.querySelectorAll('#all th')].map(th => th.querySelector('button').textContent)")
     return browser.js(f"{SHOWN}.map(row => row.cells[{titles.index(title)}].textContent)")
 
 
 @pytest.mark.parametrize("case", [*CASES, *some(sorted(MORE_CASES - {*CASES}), 0)])
-def test_nothing_overlaps_is_cut_or_is_pale(case: str, browser: Browser, written: Any) -> None:
+def test_nothing_overlaps_is_cut_or_is_pale(case: str, browser: Any, written: Any) -> None:
     name, width, scheme = case.split("-")
     for script in (False, True):
         browser.open(written(name), width=int(width), scheme=scheme, script=script)
@@ -74,7 +73,7 @@ def test_nothing_overlaps_is_cut_or_is_pale(case: str, browser: Browser, written
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", sorted(MORE_CASES))
-def test_axe_finds_no_violation(case: str, browser: Browser, written: Any) -> None:
+def test_axe_finds_no_violation(case: str, browser: Any, written: Any) -> None:
     axe = pytest.importorskip("axe_core_python")
     source = (Path(axe.__file__).parent / "axe.min.js").read_text()
     run = "axe.run().then(found => found.violations.map(each => `${each.id}: ${each.nodes[0].html}`))"
@@ -85,7 +84,7 @@ def test_axe_finds_no_violation(case: str, browser: Browser, written: Any) -> No
         assert browser.js(run) == []
 
 
-def test_rows_are_sorted_by_a_column_and_the_address_keeps_it(browser: Browser, written: Any) -> None:
+def test_rows_are_sorted_by_a_column_and_the_address_keeps_it(browser: Any, written: Any) -> None:
     browser.open(written("kept"))
     for title in ("ratio", "step time s", "tokens/s/GPU"):
         press(browser, title)
@@ -100,7 +99,7 @@ def test_rows_are_sorted_by_a_column_and_the_address_keeps_it(browser: Browser, 
     assert cells(browser, "launched") == sorted(cells(browser, "launched"))
 
 
-def test_rows_are_filtered_by_words_verdict_and_dates(browser: Browser, written: Any) -> None:
+def test_rows_are_filtered_by_words_verdict_and_dates(browser: Any, written: Any) -> None:
     browser.open(written("kept"))
     every = browser.js(f"{SHOWN}.length")
     fill(browser, "#tools input[type=search]", "LLAMA fp8")
@@ -122,7 +121,7 @@ def test_rows_are_filtered_by_words_verdict_and_dates(browser: Browser, written:
     assert cells(browser, "run") == named
 
 
-def test_a_run_opens_with_its_steps_and_back_closes_it(browser: Browser, written: Any) -> None:
+def test_a_run_opens_with_its_steps_and_back_closes_it(browser: Any, written: Any) -> None:
     browser.open(written("few"))
     name = browser.js(f"{FIRST_LINK}.textContent")
     assert not browser.js("document.querySelectorAll('dialog canvas').length")
@@ -146,7 +145,7 @@ def test_a_run_opens_with_its_steps_and_back_closes_it(browser: Browser, written
         assert name in browser.js(f"{DIALOG}.querySelector('h2').textContent")
 
 
-def test_any_two_runs_are_compared(browser: Browser, written: Any) -> None:
+def test_any_two_runs_are_compared(browser: Any, written: Any) -> None:
     browser.open(written("few"))
     button = "[...document.querySelectorAll('button')].find(each => each.textContent === 'Compare two')"
     assert browser.js(f"{button}.disabled")
@@ -163,7 +162,7 @@ def test_any_two_runs_are_compared(browser: Browser, written: Any) -> None:
     assert browser.js(f"{DIALOG}.querySelectorAll('canvas').length") == 1
 
 
-def test_a_hovered_row_says_against_what(browser: Browser, written: Any) -> None:
+def test_a_hovered_row_says_against_what(browser: Any, written: Any) -> None:
     browser.open(written("kept"))
     move = "const row = document.querySelector('#all tbody tr'), at = row.getBoundingClientRect();"
     move += (
@@ -175,7 +174,7 @@ def test_a_hovered_row_says_against_what(browser: Browser, written: Any) -> None
     assert tip.startswith(ratio) and against in tip
 
 
-def test_runs_are_drawn_over_time_by_any_value(browser: Browser, written: Any) -> None:
+def test_runs_are_drawn_over_time_by_any_value(browser: Any, written: Any) -> None:
     browser.open(written("kept"))
     over = "document.querySelector('#over')"
     assert browser.js(f"{over}.querySelectorAll('canvas').length") == 1
@@ -188,7 +187,7 @@ def test_runs_are_drawn_over_time_by_any_value(browser: Browser, written: Any) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["kept", "two"])
-def test_paper_has_a_summary_and_at_most_a_page_a_run(name: str, browser: Browser, written: Any) -> None:
+def test_paper_has_a_summary_and_at_most_a_page_a_run(name: str, browser: Any, written: Any) -> None:
     browser.open(written(name))
     runs = browser.js(f"{SHOWN}.length")
     pages = len(re.findall(rb"/Type\s*/Page\b", browser.pdf()))
@@ -212,7 +211,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", some(BROKEN, 2))
-def test_the_check_sees_each_kind_of_fault(fault: str, browser: Browser, written: Any) -> None:
+def test_the_check_sees_each_kind_of_fault(fault: str, browser: Any, written: Any) -> None:
     browser.open(written("two"))
     browser.js(f"document.body.insertAdjacentHTML('beforeend', {BROKEN[fault]!r})")
     assert [each for each in browser.js(FAULTS) if each.startswith(fault)]
