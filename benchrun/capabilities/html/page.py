@@ -73,8 +73,6 @@ def page(
         return document(title, parts)
     for part in added:
         parts += section_html(part)
-    if not report.results:
-        return document(title, [*parts, "<p>no runs</p>"])
     known = list(map(evidence_of, report.results))
     explained = list(map(explanation_of, known))
     names = _names(report.results)
