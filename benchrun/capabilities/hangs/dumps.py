@@ -62,6 +62,11 @@ class Dump:
     whole: bool
     """Whether nothing was overwritten or left out: a group that is not in ``last`` was not used."""
 
+    def beside(self, op: Op) -> list[Op]:
+        """The transfers that end together with ``op``."""
+        same = [own for own in self.ops if own.peer is not None and own.pending]
+        return [own for own in same if (own.group, own.sequence) == (op.group, op.sequence)]
+
     @property
     def head(self) -> Op | None:
         """The first call that has not ended."""
@@ -160,14 +165,12 @@ def _title(group: dict[str, Any]) -> str:
 
 def _dump(rank: int, document: dict[str, Any], groups: dict[str, tuple[int, ...]]) -> Dump:
     entries = sorted(document["entries"], key=lambda entry: int(entry["record_id"]))
-    coalesced = {
-        _number(entry): entry for entry in entries if "coalesced" in entry["profiling_name"]
-    }
+    coalesced = {_number(entry): entry for entry in entries if _name(entry) == "coalesced"}
     ops = []
     for entry in entries:
         # The parts of a coalesced call have no state of their own.
         whole = coalesced.get(_number(entry), entry)
-        if "coalesced" not in entry["profiling_name"]:
+        if _name(entry) != "coalesced":
             ops.append(_op(entry, _pending(whole), groups))
     last = _status(document, entries)
     for op in ops:
@@ -182,7 +185,11 @@ def _dump(rank: int, document: dict[str, Any], groups: dict[str, tuple[int, ...]
 
 
 def _number(entry: dict[str, Any]) -> tuple[Any, ...]:
-    return entry["pg_id"], entry.get("is_p2p"), entry["collective_seq_id"], entry["p2p_seq_id"]
+    return entry["pg_id"], entry["collective_seq_id"], entry["p2p_seq_id"]
+
+
+def _name(entry: dict[str, Any]) -> str:
+    return str(entry["profiling_name"].rpartition(":")[2])
 
 
 def _pending(entry: dict[str, Any]) -> bool:
@@ -193,7 +200,7 @@ def _pending(entry: dict[str, Any]) -> bool:
 
 def _op(entry: dict[str, Any], pending: bool, groups: dict[str, tuple[int, ...]]) -> Op:
     group = str(entry["process_group"][0])
-    name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
+    name = _name(entry)
     peer = None
     if match := PEERS.search(name):
         place = int(match[4])

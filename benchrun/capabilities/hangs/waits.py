@@ -27,6 +27,8 @@ class Wait:
     """
     together: bool = False
     """Whether all ranks are in ``op``, and none has ended it."""
+    short: bool = False
+    """Whether ``op`` is a transfer whose peer misses another transfer of this rank."""
     unstarted: bool = False
     """Whether they are, and its kernel has started on all others: this rank's device is busy
     with something else.
@@ -45,14 +47,22 @@ def waits(records: Records, devices: Mapping[int, str | None]) -> dict[int, Wait
             if wait.together and devices.get(rank) == "computes":
                 wait.unstarted = all(devices.get(other) == "waits" for other in others)
     _break_cycles(found, records)
+    for rank, wait in found.items():
+        peer = wait.op.peer
+        if peer in found and not wait.ranks:
+            # Its own transfer is answered. The peer has not ended it: it misses another one.
+            wait.short = found[peer].ranks == {rank}
+            wait.ranks |= {peer} if found[peer].ranks - {rank} else set()
     return found
 
 
 def _wait(dump: Dump, op: Op, records: Records) -> Wait:
     wait = Wait(op)
     if op.peer is not None:
-        if not _answers(records.dumps.get(op.peer), dump.rank, op):
-            wait.ranks.add(op.peer)
+        for own in dump.beside(op):
+            if own.peer is not None and not _answers(records.dumps.get(own.peer), dump.rank, own):
+                wait.op = wait.op if wait.ranks else own
+                wait.ranks.add(own.peer)
         return wait
     others = [rank for rank in records.groups.get(op.group, ()) if rank != dump.rank]
     ended = joined = 0
@@ -107,7 +117,7 @@ def _reached(start: int, found: dict[int, Wait]) -> set[int]:
 def ends(found: dict[int, Wait]) -> set[int]:
     """The ranks for which others wait, and that wait for nobody."""
     waited = {rank for wait in found.values() for rank in wait.ranks}
-    alone = {rank for rank, wait in found.items() if wait.alone or wait.unstarted}
+    alone = {rank for rank, wait in found.items() if wait.alone or wait.unstarted or wait.short}
     return alone | {rank for rank in waited if rank not in found}
 
 

@@ -180,12 +180,39 @@ def test_a_send_on_its_way_does_not_excuse_the_rank_that_stopped(tmp_path: Path)
     assert found(tmp_path).ranks in ([], [8])
 
 
+def coalesced(number: int, sequence: int, state: str, *parts: str) -> list[dict[str, Any]]:
+    """Transfers of one `batch_isend_irecv`: NCCL leaves each of them scheduled for ever, and ends the whole."""
+    entries = [entry(number + place, "9", part, sequence, True) for place, part in enumerate(parts)]
+    whole = entry(number + len(parts), "9", "coalesced", sequence, True)
+    return [*entries, {**whole, "is_p2p": False, "state": state}]
+
+
 def test_the_parts_of_a_coalesced_call_have_its_state(tmp_path: Path) -> None:
-    """PyTorch leaves them scheduled for ever."""
-    whole = {**entry(1, "9", "coalesced", 7, True), "state": "completed"}
-    each = stage(entry(0, "9", "send 0->1", 7, True), whole)
-    put(tmp_path, {0: each, 4: each})
+    put(
+        tmp_path,
+        {0: stage(*coalesced(0, 7, "completed", "send 0->1")), 4: stage(*coalesced(0, 7, "completed", "recv 1<-0"))},
+    )
     assert found(tmp_path) is None
+
+
+def test_a_transfer_left_out_of_a_coalesced_call_names_its_rank(tmp_path: Path) -> None:
+    """Rank 0 receives and does not send, rank 4 waits for both."""
+    first = stage(*coalesced(0, 7, "scheduled", "recv 0<-1"))
+    put(tmp_path, {0: first, 4: stage(*coalesced(0, 7, "scheduled", "send 1->0", "recv 1<-0")), 8: stage()})
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.collective, hang.sequence, hang.where) == ([0], "recv", 7, "host")
+
+
+def test_a_rank_whose_transfer_is_answered_waits_for_what_its_peer_waits_for(tmp_path: Path) -> None:
+    middle = stage(*coalesced(0, 7, "scheduled", "send 1->0", "recv 1<-0", "recv 1<-2"))
+    put(tmp_path, {0: stage(*coalesced(0, 7, "scheduled", "recv 0<-1")), 4: middle, 8: stage()})
+    assert found(tmp_path).ranks == [8]
+
+
+def test_a_coalesced_collective_is_one_of_its_own(tmp_path: Path) -> None:
+    each = entry(0, "3", "reduce_scatter_tensor_coalesced", 1)
+    put(tmp_path, {8: stage(each), 9: stage()})
+    assert (found(tmp_path).ranks, found(tmp_path).sequence) == ([9], 1)
 
 
 def test_the_short_names_of_groups(tmp_path: Path) -> None:
