@@ -223,6 +223,10 @@ SOME_TOKENS_PER_S, BATCH_TOKENS = "some_tokens_per_second", "batch_tokens"
 """A printed rate of all GPUs or of one, which the line does not say; the tokens of a batch."""
 CONSUMED_TOKENS, LABEL_TOKENS = "consumed_tokens", "label_tokens"
 """Tokens of all steps so far; those of a batch that have a label."""
+OTHER_LENGTH = "samples of another length"
+"""Other work of a step that has fewer or more tokens than its batch and the run's last
+length.
+"""
 CHECKS = frozenset({SOME_TOKENS_PER_S, BATCH_TOKENS, CONSUMED_TOKENS, LABEL_TOKENS})
 """Quantities that other numbers are held against, and that are no results."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun.logs.problems import MOST
-from benchrun.logs.records import TOKENS_PER_S, Log, Problem
+from benchrun.logs.records import OTHER_LENGTH, TOKENS_PER_S, Log, Problem
 
 from .setting import Setting
 from .statistics import Floats
@@ -100,7 +100,11 @@ class CompletedRows(NamedTuple):
             detail = f"step {self.step[index]}: {self.step_time_s[index]:.4g} s {why}; left out"
             yield Problem("impossible_step", int(self.line[index]), detail)
         for kind, flags, why in (
-            ("other_work", self.other_work, "hold a validation or a checkpoint too"),
+            (
+                "other_work",
+                self.other_work,
+                "hold a validation, a checkpoint or samples of another length",
+            ),
             ("other_batch", self.other_batch, "have another global batch than the last one"),
         ):
             others = np.flatnonzero(flags)
@@ -138,6 +142,10 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         time = np.where(np.isnan(time), tokens / rate, time)
         guessed = not setting.derived.keys().isdisjoint(("gbs", "num_gpus", "seq_length"))
         rate = np.where(np.isnan(tokens) | (guessed & ~np.isnan(printed)), rate, tokens / time)
+    # Their tokens are not those of the batch.
+    lengths = [number for number, work in log.other_work.items() if work == OTHER_LENGTH]
+    other_length = np.isin(step, lengths)
+    rate[other_length] = np.nan
     contradictory = np.zeros(len(time), bool)
     if setting.num_gpus and "tokens" in log.quantities:
         counted = quantity_of(log, "tokens", step) / time / setting.num_gpus
@@ -153,6 +161,7 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
         # This is larger for the faster of two rows with one batch.
         speed = 1 / time if not np.isnan(time).all() else rate
         fast = _far_above_median(speed, batch)
+        fast &= ~other_length
         impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     impossible |= contradictory
     other = np.isin(step, list(log.other_work))

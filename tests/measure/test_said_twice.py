@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shapes import MODELS
 
 from benchrun.frameworks.logs import Reader
 from benchrun.measure.setting import Setting
@@ -149,6 +150,25 @@ def test_consumed_samples_rise_by_the_batch(every: int, batch: int, before: int)
         line = step_line(step, 12.2).replace(f"/{STEPS:8d}", f"/{STEPS * every:8d}")
         text += line.replace(" | lm", f" | {samples} lm")
     assert said(text) == wanted(batch / 128)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([1024, 2048, 4096]), st.integers(1, STEPS - 1))
+def test_short_samples_of_a_curriculum_exceed_no_peak(short: int, grown_at: int) -> None:
+    """At the length of the last rows the first ones would be twice to eight times as fast."""
+    text = ""
+    for step in range(1, STEPS + 1):
+        length = short if step < grown_at else 8192
+        line = step_line(step, 12.2 * length / 8192)
+        text += line.replace("| lm", f"| actual seqlen: {length:5d} | lm")
+    reader = Reader()
+    reader.feed(text.encode())
+    reader.end()
+    given = Setting(seq_length=8192, gbs=128, num_gpus=8, gpu="H100", precision="bf16", model=MODELS["llama3.1-8b"])
+    found = summarise(reader.log("x.log"), given=given)
+    assert found.fatal is None
+    assert found.tokens_per_s_per_gpu.median == pytest.approx(128 * 1024 / 12.2)
+    assert "impossible_step" not in {problem.kind for problem in found.problems}
 
 
 def test_the_utilization_may_stand_on_the_line_after_the_row() -> None:

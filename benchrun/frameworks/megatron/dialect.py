@@ -34,7 +34,7 @@ from benchrun.logs.dialect import (
 from benchrun.logs.lines import Line
 from benchrun.logs.numerals import FEW, PAYLOAD, count, fact_of, number
 from benchrun.logs.precision import SWITCHES
-from benchrun.logs.records import CONSUMED_TOKENS, SOME_TOKENS_PER_S
+from benchrun.logs.records import CONSUMED_TOKENS, OTHER_LENGTH, SOME_TOKENS_PER_S
 from benchrun.logs.rows import Rows
 
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in
@@ -328,12 +328,8 @@ class Megatron(Dialect):
         steps, lengths = np.atleast_1d(values["step"]), np.atleast_1d(lengths)
         for step, length in zip(steps.tolist(), lengths.tolist(), strict=True):
             if self.actual_seq_length not in (None, length):
-                self.other_work |= dict.fromkeys(
-                    self.rows.column("step").tolist(), "samples of another length"
-                )
-                self.other_work |= dict.fromkeys(
-                    steps[steps < step].tolist(), "samples of another length"
-                )
+                self.other_work |= dict.fromkeys(self.rows.column("step").tolist(), OTHER_LENGTH)
+                self.other_work |= dict.fromkeys(steps[steps < step].tolist(), OTHER_LENGTH)
             self.actual_seq_length = int(length)
 
     def read_facts(self, text: str) -> None:
