@@ -294,7 +294,7 @@ class Dialect(Traits):
 
     def _keep(self, values: dict[str, Any]) -> None:
         """Take what is no column of a row out of ``values``, as quantities of the steps."""
-        for name in values.keys() - TYPES.keys():
+        for name in [name for name in values if name not in TYPES]:
             column = np.atleast_1d(values.pop(name)).tolist()
             steps = np.atleast_1d(values["step"]).tolist()
             pairs = zip(steps, column, strict=True)

@@ -71,9 +71,9 @@ def quantities(log: Log, steps: NDArray[np.int64]) -> dict[str, Spread]:
     rates = dict(zip(step[samples > 0].tolist(), samples[samples > 0].tolist(), strict=True))
     stated = {**log.quantities, SAMPLES: rates}
     inside = {}
-    for name in stated.keys() - CHECKS:
-        by_step = stated[name]
-        inside[name] = [by_step[step] for step in steps.tolist() if step in by_step]
+    for name, by_step in stated.items():
+        if name not in CHECKS:
+            inside[name] = [by_step[step] for step in steps.tolist() if step in by_step]
     return {name: spread(each) for name, each in inside.items() if each}
 
 
