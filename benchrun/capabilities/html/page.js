@@ -145,6 +145,12 @@ function dated(seconds) {
   return seconds % 86400 ? text.slice(11, 16) : text.slice(0, 10);
 }
 
+// Ends of a time axis with room for the dots, also where all are of one moment.
+function apart(chart, low, high) {
+  const x = chart.data[0], least = 0.02 * (high - low);
+  return x[0] === x.at(-1) ? [x[0] - 3600, x[0] + 3600] : [low - least, high + least];
+}
+
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5];
 
 function decoded([unit, ...steps]) {
@@ -163,7 +169,7 @@ function draw(parent, label, x, series, {axes, ends, level, from, time = false, 
   const chart = new uPlot({
     width: Math.max(260, parent.clientWidth), height: 220, legend: {show: false},
     tzDate: seconds => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
-    cursor: {drag: {x: true, y: true}}, scales: {x: {time}, y: ends ? {range: () => ends} : {}},
+    cursor: {drag: {x: true, y: true}}, scales: {x: {time, ...(time && {range: apart})}, y: ends ? {range: () => ends} : {}},
     axes: [{...axis, label: axes[0], labelSize: 22, size: 32, 
       ...(time && {values: (_, ticks) => ticks.map(dated), space: 90}), ...(axes[0] === "step" && {incrs: WHOLE})},
       {...axis, label: axes[1], labelSize: 22, size: 62}],

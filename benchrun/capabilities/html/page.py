@@ -28,12 +28,12 @@ ONLY = {"framework": "frameworks", "scaling": "scaling"}
 """Section that is shown alone, by what the rows are."""
 HIDE = "<script>document.documentElement.classList.add('js')</script>"
 """Hides what a script shows on demand before it is laid out."""
-VERSIONS = 3
-"""Versions of a package that the head of a page names."""
 NUMERIC = (4, 7, 8, 9, 10)
 """Columns of the table of all runs that stand at the right."""
 WRAPPED = (0, 6, 11, 12)
 """Columns of several words."""
+NODES = 12
+"""Column that is left out where all runs have the same."""
 SPARE = (9, 11)
 """Columns that paper has no room for."""
 FIRST_ROWS = 8
@@ -143,9 +143,7 @@ def _versions(results: Sequence[RunResult]) -> Iterator[str]:
         for name, version in run.versions.items():
             found.setdefault(name, {})[version] = None
     for name, versions in found.items():
-        more = len(versions) - VERSIONS
-        named = " ".join(sorted(versions, reverse=True)[:VERSIONS])
-        yield f"{name} {named}" + (f" and {more} more" if more > 0 else "")
+        yield f"{name} {' '.join(sorted(versions, reverse=True))}"
 
 
 def _runs(report: ReportModel, names: Sequence[str], order: Sequence[int]) -> Iterator[str]:
@@ -156,10 +154,9 @@ def _runs(report: ReportModel, names: Sequence[str], order: Sequence[int]) -> It
     rows = [row(report.results[index], names[index], index) for index in order]
     shown = []
     for column in range(len(TITLES)):
-        if any(cells[column] for cells in rows):
+        values = {cells[column] for cells in rows}
+        if values != {""} and (column < NODES or len(values) > 1):
             shown.append(column)
-    if 12 in shown and len({cells[12] for cells in rows}) == 1:
-        shown.remove(12)
     head = []
     labels = []
     right = []
