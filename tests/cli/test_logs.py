@@ -65,7 +65,8 @@ def huggingface(n: Any, time_s: Any) -> Any:
 
 
 def nanotron(n: Any, time_s: Any) -> Any:
-    return f"iteration: {n} / {STEPS} | time_per_iteration_ms: {time_s:.3g}K | tokens_per_sec: 182K | lm_loss: 2.0 | x"
+    times = f"time_per_iteration_ms: {time_s:.3g}K | tokens_per_sec: {8 * _tokens(time_s) / 1e3:.3g}K"
+    return f"iteration: {n} / {STEPS} | {times} | lm_loss: 2.0 | x"
 
 
 def paxml(n: Any, time_s: Any) -> Any:
