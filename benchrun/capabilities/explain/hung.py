@@ -1,5 +1,6 @@
 """Explaining a job that hangs: by the files of its run, or by dumps alone."""
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -49,4 +50,7 @@ def explain_hung(run: RunDir) -> Hung | None:
     """Explain what was written when ``run`` hung; None if nothing was."""
     folder = run.path / HANGS
     files = [path for path in folder.glob("*") if path.is_file() and path.stat().st_size]
-    return Hung(run=run.run_id, hang=hang_of(files)) if files else None
+    if not files:
+        return None
+    deadline_s = run.spec.cluster.step_deadline_s or math.inf
+    return Hung(run=run.run_id, hang=hang_of(files, deadline_s))

@@ -1,5 +1,6 @@
 """The hang that the files of a job show."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from .waits import Wait, circle, ends, odd, waits
 FRAMES = 3
 """Frames of a stack that are shown."""
 YOUNG_S = 20
-"""Age of a wait below which a dump that nobody asked for shows a job at work."""
+"""Age of a wait below which a dump shows a job at work, or half of the job's deadline if that is less."""
 OVERDUE = 0.9
 """Share of its own time limit after which a call is overdue, however short that limit is."""
 
 
-def hang_of(files: Iterable[Path]) -> Hang | None:
-    """The hang; None where nothing hangs: no rank waits, or the one that it waits for is
-    slow and moves on. UserError without a dump, and for one that would run code.
+def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
+    """The hang; None where nothing hangs: no rank waits for long, or the one that it waits for
+    is slow and moves on. ``deadline_s``: of the job, after which its ranks were asked.
+    UserError without a dump, and for one that would run code.
     """
     files = sorted(files)
     records, hosts = dumps.read(files), states.read(files)
@@ -30,8 +32,7 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
         hint = "PyTorch's Flight Recorder writes a file a rank, whose name ends with its number"
         raise UserError("no dump is here", where=", ".join(places) or None, hint=hint)
     found = waits(records, {rank: host.device for rank, host in hosts.items()})
-    asked = any(host.state for host in hosts.values())
-    if not asked and found and _young(records, found):
+    if found and _young(records, found, min(YOUNG_S, deadline_s / 2)):
         return None
     guilty = _guilty(found, records, hosts)
     if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
@@ -63,10 +64,10 @@ def hang_of(files: Iterable[Path]) -> Hang | None:
     )
 
 
-def _young(records: Records, found: Mapping[int, Wait]) -> bool:
+def _young(records: Records, found: Mapping[int, Wait], least_s: float) -> bool:
     """Whether no call has waited for long, from its beginning to the last dump."""
     for wait in found.values():
-        long_s = min(YOUNG_S, OVERDUE * wait.op.limit_s)
+        long_s = min(least_s, OVERDUE * wait.op.limit_s)
         if records.written_s - wait.op.created_ns / 1e9 >= long_s:
             return False
     return True

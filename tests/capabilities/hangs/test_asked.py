@@ -77,7 +77,8 @@ def test_the_rank_that_the_others_wait_for(hung: Path) -> None:
     script = paths.TEMPLATES / "hang.py"
     command = [sys.executable, "-I", "-S", str(script), f"RUN_OF_TEST={hung}"]
     subprocess.run(command, cwd=hung, check=True, timeout=DEADLINE_S)
-    hang = hang_of(path for path in (hung / "hangs").iterdir() if path.is_file())
+    files = [path for path in (hung / "hangs").iterdir() if path.is_file()]
+    hang = hang_of(files, deadline_s=1)
     assert (hang.ranks, hang.where) == ([1], "host"), hang
     assert (hang.group, hang.collective, hang.sequence) == ("default", "all_reduce", 6)
     assert hang.evidence

@@ -182,6 +182,19 @@ def test_dumps_of_a_job_at_work(tmp_path: Path, age_s: float, limit_s: int, hang
     assert (found(tmp_path) is not None) is hangs
 
 
+@pytest.mark.parametrize(("age_s", "deadline_s", "hangs"), [(1, 45, False), (30, 45, True), (8, 15, True)])
+def test_a_job_that_was_asked_may_have_moved_on(tmp_path: Path, age_s: float, deadline_s: int, hangs: bool) -> None:
+    """An evaluation after the last step, a slow start: their calls are younger than the deadline that passed."""
+    groups = groups_of(2, 2)
+    for rank in job(2, 2, Fault("host", (1,))):
+        dump = document(rank, groups)
+        for entry in dump["entries"]:
+            entry["time_created_ns"] = int((time.time() - age_s) * 1e9)
+        (tmp_path / f"dump_{rank.number}.json").write_text(json.dumps(dump))
+        put(tmp_path, rank.number, SLEEPING, "R", cpu_s=1.9)
+    assert (hang_of(tmp_path.iterdir(), deadline_s) is not None) == hangs
+
+
 def test_damaged_files_are_left_out(tmp_path: Path) -> None:
     write(tmp_path, 4, 2, Fault("host", (3,)))
     (tmp_path / "rank_0.json").write_text("{")
