@@ -5,6 +5,7 @@ line arrived, which may be long after it was printed, and many lines at once. Th
 left alone.
 """
 
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 
@@ -26,8 +27,10 @@ _WRITTEN = re.compile(r"aved (a )?checkpoint|inished saving|finalized successful
 MOST_OF_A_BLOCK = 256
 """Dates that are read of a block of many alike lines."""
 _DATE = re.compile(
-    r"(?:\b20\d\d[-/](\d\d)[-/](\d\d)|\b[IWE](\d\d)(\d\d)) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"(?:\b(20\d\d)[-/](\d\d)[-/](\d\d)|\b[IWE](\d\d)(\d\d)) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 )
+LEAP_YEAR = 2024
+"""Year of a date without one: it has every day."""
 _PREFIX = 200
 """Characters of a line in which its own date stands."""
 
@@ -46,15 +49,19 @@ class Stamps:
 
     def __init__(self) -> None:
         self._dates: dict[int, float] = {}
-        """Number of the line -> date, in s; every month has 31 days."""
+        """Number of the line -> date, in s."""
 
     def take(self, number: int, text: str) -> None:
         """Take the last date before the text of a line."""
         dates = _DATE.findall(text, 0, _PREFIX)
         if dates:
-            *parts, fraction = dates[-1]
+            year, *parts, fraction = dates[-1]
             month, day, hour, minute, second = (int(part) for part in parts if part)
-            whole = ((31 * month + day) * 24 + hour) * 3600 + minute * 60 + second
+            try:
+                days = datetime.date(int(year or LEAP_YEAR), month, day).toordinal()
+            except ValueError:
+                return
+            whole = (days * 24 + hour) * 3600 + minute * 60 + second
             self._dates[number] = whole + float(f"0.{fraction or 0}")
 
     def step_times(

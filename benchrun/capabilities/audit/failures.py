@@ -82,15 +82,15 @@ class _Cluster:
     """What the jobs without a failure show: how long a start and a checkpoint take."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        dated = []
+        dated: dict[Kind | None, list[float]] = defaultdict(list)
         self.saving: set[Kind | None] = set()
         """Kinds whose logs tell of checkpoints."""
         for entry in entries:
             if entry.reading and sum(entry.reading.saves):
                 self.saving.add(entry.kind)
             if entry.reading and entry.reading.saves[0]:
-                dated.append(entry.reading.checkpoint_s / entry.reading.saves[0])
-        self.save = _normal(dated)
+                dated[entry.kind].append(entry.reading.checkpoint_s / entry.reading.saves[0])
+        self.save = {kind: _normal(values) for kind, values in dated.items()}
         idle: dict[Kind | None, list[float]] = defaultdict(list)
         every = []
         for entry in entries:
@@ -107,8 +107,9 @@ class _Cluster:
         if reading is None or not reading.saves[1]:
             return Normal()
         known, unknown = reading.saves
-        middle = reading.checkpoint_s / known if known else self.save.middle
-        return Normal(unknown * middle, np.sqrt(unknown) * self.save.spread)
+        usual = self.save.get(entry.kind, Normal())
+        middle = reading.checkpoint_s / known if known else usual.middle
+        return Normal(unknown * middle, float(np.sqrt(unknown)) * usual.spread)
 
     def failure(self, entry: Entry, later: list[Entry]) -> Failure:
         """What failures cost a job. ``later``: jobs that may go on with its work, the
@@ -138,7 +139,8 @@ class _Cluster:
                 spread = float(np.hypot(start.spread, ROUNDED_S))
             parts["coming back"] = max(back, 0.0)
         words = [f"{name} {seconds:.0f} s" for name, seconds in parts.items() if seconds >= 1]
-        hours = _hours(entry, sum(parts.values()))
+        lost_s = min(sum(parts.values()), (entry.seconds or np.inf) - steps_s)
+        hours = _hours(entry, lost_s)
         error = _hours(entry, spread)
         return Failure(hours, hours, hours, error, evidence=", ".join(words))
 

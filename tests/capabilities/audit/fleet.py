@@ -56,6 +56,7 @@ class Fleet:
 
     folder: Path
     nodes: int = 64
+    begin: datetime = BEGIN
     days: int = 10
     jobs_a_day: int = 30
     kinds: Sequence[Kind] = (Kind(1, 2.0), Kind(2, 3.0), Kind(4, 5.0, 48), Kind(2, 4.2, precision="fp16"))
@@ -93,7 +94,7 @@ class Fleet:
         crashed = rng.random() < self.failing
         steps = int(rng.integers(5, self.steps)) if crashed else self.steps
         times = healthy * of_day * np.exp(rng.normal(0, 0.01, steps))
-        start = BEGIN + timedelta(days=(number + float(rng.random())) / self.jobs_a_day)
+        start = self.begin + timedelta(days=(number + float(rng.random())) / self.jobs_a_day)
         factors = np.ones(steps)
         for node in nodes:
             since, factor = self.slow.get(node, (self.days, 1.0))

@@ -3,7 +3,7 @@
 import json
 import shutil
 import xml.etree.ElementTree as ElementTree
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,14 @@ def test_restarts_repeated_steps_and_checkpoints_cost_what_was_planted(save_ever
     lost = document["total"]["lost_gpu_hours"]
     assert lost["failure"] == lost["failure_range"]["median"] == pytest.approx(planted.failure, rel=0.02)
     assert lost["failure_range"]["low"] <= planted.failure <= lost["failure_range"]["high"]
+
+
+def test_a_month_of_30_days_has_no_31st(tmp_path: Path) -> None:
+    begin = datetime(2026, 4, 30, 12, tzinfo=timezone.utc)
+    kinds = (Kind(1, 1000.0), Kind(2, 1500.0))
+    planted = Fleet(tmp_path, nodes=8, begin=begin, days=1, kinds=kinds, restarting=0.1, save_every=8).write(5)
+    _, document = audit(tmp_path, "--sacct", tmp_path / "sacct.txt")
+    assert document["total"]["lost_gpu_hours"]["failure"] == pytest.approx(planted.failure, rel=0.02)
 
 
 def test_a_checkpoint_that_was_only_begun_widens_the_interval(tmp_path: Path) -> None:
