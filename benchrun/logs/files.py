@@ -58,17 +58,22 @@ def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
     return _read([log.file for log in logs_in(files)], framework).log(_name(files))
 
 
-def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
+def parse_logs(
+    *paths: Path, framework: str | None = None, jobs: bool = False
+) -> tuple[list[Log], list[Path]]:
     """Read the logs of any number of runs: one Log per run, and the files of
     directories that are left out.
 
     The logs of a run directory are one run; ``grouping`` decides about the others.
+    ``jobs``: every job counts by itself, also one that goes on with another.
     """
-    logs, left_out = _grouped(paths, framework)
+    logs, left_out = _grouped(paths, framework, jobs=jobs)
     return [each for log in logs for each in _each_result(log)], left_out
 
 
-def _grouped(paths: Sequence[Path], framework: str | None) -> tuple[list[Log], list[Path]]:
+def _grouped(
+    paths: Sequence[Path], framework: str | None, *, jobs: bool
+) -> tuple[list[Log], list[Path]]:
     sources = logs_in(paths)
     if len(sources) == 1 or {source.run for source in sources} == {paths[0]}:
         return [parse_log(*paths, framework=framework)], []
@@ -85,9 +90,9 @@ def _grouped(paths: Sequence[Path], framework: str | None) -> tuple[list[Log], l
         parts = [part for part in parts if not part.log.served]  # each result is one of its own
     else:
         results = []
-    if not runs and not results and not any(len(part.log.steps) for part in parts):
+    if not (runs or results or jobs or any(len(part.log.steps) for part in parts)):
         return [_log_of(parts, _name(paths), framework)], []
-    groups, left_out = grouped(parts)
+    groups, left_out = grouped(parts, jobs=jobs)
     alone = len(groups) + len(runs) + len(results) == 1
     logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
     for run, files in runs.items():

@@ -85,6 +85,10 @@ class _Run:
         if all((part.first, part.last) != (other.first, other.last) for other in self.tracks):
             self.tracks.append(part)
 
+    def begins_at(self, step: int) -> bool:
+        """Whether the first step of one of its logs is this one."""
+        return any(track.first == step for track in self.tracks)
+
     def holds(self, part: Part) -> bool:
         """Whether a log with steps is one of this run."""
         log = part.log
@@ -111,13 +115,15 @@ class _Run:
         return stated is None or not self.facts.contradict(stated)
 
 
-def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
+def grouped(parts: Sequence[Part], *, jobs: bool = False) -> tuple[list[list[Part]], list[Part]]:
     """The runs, each with its parts in the order given, and the parts that are left
-    out.
+    out. With ``jobs`` a log that goes on with another is another job's, and one without
+    a step belongs only to the run of its stem.
     """
     runs: list[_Run] = []
     for part in sorted((part for part in parts if len(part.step)), key=lambda part: part.first):
-        run = next((run for run in runs if run.holds(part)), None)
+        fitting = [run for run in runs if not jobs or run.begins_at(part.first)]
+        run = next((run for run in fitting if run.holds(part)), None)
         if run is None:
             runs.append(run := _Run(part.log.framework))
         run.add(part)
@@ -125,7 +131,7 @@ def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     for part in parts:
         if len(part.step):
             continue
-        owner = _owner(part, runs)
+        owner = _owner(part, runs, jobs=jobs)
         if owner is not None:
             owner.parts.append(part)
         elif part.source.named:
@@ -137,13 +143,13 @@ def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     return sorted(groups, key=lambda group: place(group[0])), left_out
 
 
-def _owner(part: Part, runs: Sequence[_Run]) -> _Run | None:
+def _owner(part: Part, runs: Sequence[_Run], *, jobs: bool) -> _Run | None:
     """The run that a log without a step belongs to."""
     fitting = [run for run in runs if run.admits(part)]
     twins = [run for run in fitting if part.stem in run.stems]
     if len(twins) == 1:
         return twins[0]
-    if ".txt" in part.file.suffixes and not part.source.named:
+    if jobs or (".txt" in part.file.suffixes and not part.source.named):
         return None  # a text of a folder is a job's output only if it has a job's name
     for folder in part.file.parents:
         if any(folder in run.folders for run in runs):

@@ -111,13 +111,15 @@ class Stamps:
         """Seconds after each row in which no step was made, by the dates of the rows, or
         else of the lines of ``pauses``; NaN if not known.
         """
-        line, time, interval, segment = rows.columns("line", "step_time_s", "interval", "segment")
+        names = "line", "step_time_s", "tokens_per_s_per_gpu", "interval", "segment"
+        line, time, rate, interval, segment = rows.columns(*names)
         date = self.of_lines(line)
         gap = np.append(np.diff(date), np.nan)
         if not (time > 0).any():
             alone = np.diff(np.searchsorted(np.sort(list(pauses)), line), append=0) == 0
-            clean = (gap / np.append(interval[1:], 1))[alone & (gap >= 0)]
-            time = np.full(len(line), np.median(clean) if len(clean) else np.nan)
+            rate = np.where(rate > 0, rate, 1.0)
+            clean = (gap / np.append(interval[1:] / rate[1:], 1.0))[alone & (gap >= 0)]
+            time = (np.median(clean) if len(clean) else np.nan) / rate
         taken = np.where(time > 0, time * interval, np.nan)
         rest = gap - np.append(taken[1:], np.nan)
         if np.isnan(date).all():

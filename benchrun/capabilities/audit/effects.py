@@ -95,7 +95,7 @@ class Effects:
     day: Floats
     """Effect of each day; 0 unless it is slow."""
     day_spread: float
-    """Standard deviation of usual days."""
+    node_spread: float  # standard deviation of healthy nodes, as day_spread of usual days
     known_days: Ints
     """Days whose effects were fitted: the first rows of ``covariance``."""
     slow_by: Floats
@@ -270,7 +270,7 @@ def fitted(jobs: Jobs, nodes: int) -> Effects:
         no, none = np.zeros(0), np.zeros(0, np.int64)
         days = np.zeros(jobs.days.shape[1])
         return Effects(
-            no, no, no, no, days, 0.0, none, no, none, [], np.zeros((0, 0)), no, no, [], []
+            no, no, no, no, days, 0.0, 0.0, none, no, none, [], np.zeros((0, 0)), no, no, [], []
         )
     table = _Table(jobs, nodes)
     fit = _Fit(jobs, table)
@@ -344,8 +344,7 @@ def _alike(windows: _Windows, table: _Table, gains: Floats, best: int) -> tuple[
 def _spread(fit: _Fit, table: _Table, nodes: int) -> float:
     """Standard deviation of the effects of healthy nodes."""
     values, errors = _node_effects(fit, table, nodes)
-    known = np.isfinite(errors)
-    if known.sum() < FEWEST_OF_DAY:
+    if (known := np.isfinite(errors)).sum() < FEWEST_OF_DAY:
         return 0.0
     variance = robust_deviation(values[known]) ** 2 - float(np.median(errors[known] ** 2))
     return float(np.sqrt(max(variance, 0.0)))
@@ -441,6 +440,7 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]
         level_error=np.sqrt(fit.deviation**2 + 1 / others),
         day=day,
         day_spread=day_spread,
+        node_spread=_spread(fit, table, nodes),
         known_days=fit.known,
         slow_by=fit.slow_by,
         blamed=fit.blamed,

@@ -23,6 +23,8 @@ WORDS = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLI
 
 ROUNDED_S = 0.4
 """Standard deviation of a job's time, whose start and end are printed in whole seconds."""
+MEDIAN = 1.2533
+"""Standard error of a median, of that of a mean."""
 
 
 class Normal(NamedTuple):
@@ -30,6 +32,8 @@ class Normal(NamedTuple):
 
     middle: float = 0.0
     spread: float = 0.0
+    error: float = 0.0
+    """Standard error of the middle, the same for every job."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class _Cluster:
         unseen = self.unseen(entry)
         parts = {"steps made again": reading.repeated_s}
         parts["checkpoints"] = reading.checkpoint_s + unseen.middle
-        spread = unseen.spread
+        spread, same = unseen.spread, 0.0
         if _came_back(entry):
             start = self.idle.get(entry.kind, self.every)
             back = float(np.nan_to_num(reading.restart_s))
@@ -137,12 +141,13 @@ class _Cluster:
                 earlier_s = _overwritten_s(entry)
                 back = entry.seconds - steps_s - sum(parts.values()) - start.middle - earlier_s
                 spread = float(np.hypot(start.spread, ROUNDED_S))
+                same = _hours(entry, Z90 * start.error)
             parts["coming back"] = max(back, 0.0)
         words = [f"{name} {seconds:.0f} s" for name, seconds in parts.items() if seconds >= 1]
         lost_s = min(sum(parts.values()), (entry.seconds or np.inf) - steps_s)
         hours = _hours(entry, lost_s)
         error = _hours(entry, spread)
-        return Failure(hours, hours, hours, error, evidence=", ".join(words))
+        return Failure(hours, hours - same, hours + same, error, evidence=", ".join(words))
 
     def _unfinished(self, entry: Entry, later: list[Entry]) -> Failure:
         """What a job lost that ended before its work was done: all but the steps that
@@ -218,7 +223,8 @@ def _line(entry: Entry) -> object:
 def _normal(values: Sequence[float]) -> Normal:
     if not values:
         return Normal()
-    return Normal(float(np.median(values)), robust_deviation(np.array(values)))
+    spread = robust_deviation(np.array(values))
+    return Normal(float(np.median(values)), spread, MEDIAN * spread / len(values) ** 0.5)
 
 
 def _hours(entry: Entry, seconds: float) -> float:

@@ -44,6 +44,7 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
     of_days = float(by_day @ covariance[:known, :known] @ by_day)
     of_days += effects.day_spread**2 * float(by_day @ by_day)
     of_spells = float(by_spell @ covariance[known:, known:] @ by_spell) + shifted
+    of_spells += effects.node_spread**2 * float(by_spell @ by_spell)
     return Slowed(fault, day, _range(fault.sum(), of_spells), _range(day.sum(), of_days))
 
 

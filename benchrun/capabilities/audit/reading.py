@@ -167,6 +167,7 @@ def _sources(
     """
     sources: dict[Path, LogFile] = {}
     not_read = []
+    hidden: dict[str, str] = {}
     for folder in folders:
         if folder == STDIN or not folder.exists():
             raise UserError("no such folder", where=str(folder))
@@ -178,14 +179,18 @@ def _sources(
             not_read.append((str(folder), error.message))
         runs = {source.run for source in sources.values()}
         for file in sorted(folder.rglob("*")):
-            hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-            if hidden or not file.is_file() or file in sources or runs & {*file.parents}:
+            if not file.is_file() or file in sources or runs & {*file.parents}:
                 continue
             if sacct is not None and file.samefile(sacct):
                 continue
+            inside = file.relative_to(folder)
+            dotted = [each for each in (inside, *inside.parents) if each.name.startswith(".")]
+            if dotted:
+                hidden[str(folder / dotted[-1])] = "its name begins with a dot"
+                continue
             endings = " ".join(sorted(SUFFIXES))
             not_read.append((str(file), f"no log by its name: logs end in {endings}"))
-    return [*sources.values()], not_read
+    return [*sources.values()], [*not_read, *hidden.items()]
 
 
 def _groups(
@@ -279,7 +284,7 @@ def _read(group: Group) -> tuple[list[Reading], list[tuple[str, str]]]:
         if group.run is not None:
             run = RunDir(group.run)
             given, job_id = setting_of(run.spec), run.job_id
-        logs, left_out = parse_logs(*group.files)
+        logs, left_out = parse_logs(*group.files, jobs=job_id is None)
     except BenchrunError as error:
         if len(group.files) == 1:
             return [], [(str(group.files[0]), str(error.message))]

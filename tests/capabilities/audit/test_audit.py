@@ -130,6 +130,16 @@ RATE = (
 )
 
 
+def test_a_job_that_goes_on_with_another_and_a_log_beside_it_are_not_blended(tmp_path: Path) -> None:
+    lines = [RATE.format(2 * step, step, 8000) for step in range(1, 21)]
+    (tmp_path / "first.log").write_text("".join(lines[:10]))
+    (tmp_path / "second.log").write_text("".join(lines[10:]))
+    (tmp_path / "evaluation.log").write_text("Traceback (most recent call last):\nValueError: no file\n")
+    _, document = audit(tmp_path)
+    assert [Path(job["log"]).name for job in document["jobs"]] == ["first.log", "second.log"]
+    assert [Path(each["log"]).name for each in document["not_read"]] == ["evaluation.log"]
+
+
 def test_logs_with_rates_alone_are_compared_by_them(tmp_path: Path) -> None:
     for job in range(4):
         lines = [RATE.format(2 * step, step, 8000 + 10 * job) for step in range(1, 21)]
@@ -151,9 +161,10 @@ def test_jobs_of_one_name_that_differ_much_are_not_compared(tmp_path: Path) -> N
 
 
 def test_nothing_to_read_ends_with_4(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("nothing\n")
+    for number in range(9):
+        (tmp_path / f"{number}.log").write_text("nothing\n")
     code, document = audit(tmp_path)
-    assert code == 4 and document["jobs"] == [] and len(document["not_read"]) == 1
+    assert code == 4 and document["jobs"] == [] and len(document["not_read"]) == 9
     assert call("audit", tmp_path / "missing").returncode == 2
 
 
