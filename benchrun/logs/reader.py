@@ -36,6 +36,8 @@ UNKNOWN = "unknown"
 """The framework of a log without a step."""
 CERTAIN_FACTS = 3
 """Facts of one dialect that are no accident in a log without a step."""
+NEARLY_ALL = 0.75
+"""Share of the rows with an evaluation in their times that leaves no time of a step."""
 DENSE = 1 << 12
 """Bytes per step line below which the next block is read at once."""
 _COLOUR = re.compile(rb"\x1b\[[\d;]*[mK]")
@@ -410,6 +412,11 @@ class Reader:
             file_problems.append(self._second_training(rows[began].line, how))
             rows = rows.last_training(began)
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
+        held = dict.fromkeys(chosen.stamps.holding(rows), "an evaluation")
+        traits["other_work"] = {**held, **chosen.other_work}
+        if held and len(held) >= NEARLY_ALL * (len(rows) - 1):
+            detail = f"by the dates of the lines the times of {len(held)} rows hold an evaluation"
+            traits["contradictions"] = [*chosen.contradictions, detail]
         facts = chosen.facts  # the same object: the run's next file may state more
         if self._restarted is not None and self._other_training(chosen) is None:
             facts = replace(facts)

@@ -19,6 +19,7 @@ PAUSES = (
     *(b"alidation loss", b"alidate step", b"alidation: iteration", b"alidation DataLoader"),
     *(b"unning Evaluation", b"unning evaluation", b"eval metrics", b"'eval_loss'", b'"eval_loss"'),
     *(b"aving checkpoint", b"aving the checkpoint", b"aving model checkpoint"),
+    b"evaluate ......",
     *(b"aved checkpoint", b"aved a checkpoint", b"[Torch] Saving", b"sync checkpoint save"),
 )
 """Words of a line that tells of an evaluation or a checkpoint: time between two steps."""
@@ -31,6 +32,8 @@ _DATE = re.compile(
 )
 LEAP_YEAR = 2024
 """Year of a date without one: it has every day."""
+_EVALUATED = re.compile(r"\bevaluate \.{6,60}: \((\d+\.\d+), ")
+"""Megatron's timer: the ms of the fastest rank."""
 _PREFIX = 200
 """Characters of a line in which its own date stands."""
 
@@ -50,9 +53,13 @@ class Stamps:
     def __init__(self) -> None:
         self._dates: dict[int, float] = {}
         """Number of the line -> date, in s."""
+        self._evaluated: dict[int, float] = {}
+        """Number of the line -> seconds of an evaluation."""
 
     def take(self, number: int, text: str) -> None:
-        """Take the last date before the text of a line."""
+        """Take the last date before the text of a line, and how long an evaluation took."""
+        if evaluated := _EVALUATED.search(text, 0, _PREFIX):
+            self._evaluated[number] = float(evaluated[1]) / 1000
         dates = _DATE.findall(text, 0, _PREFIX)
         if dates:
             year, *parts, fraction = dates[-1]
@@ -81,6 +88,23 @@ class Stamps:
         for at in np.flatnonzero(usable).tolist():
             least, most = seconds[at] - whole, seconds[at] + whole
             found[int(step[at + 1])] = float(least / steps[at]), float(most / steps[at])
+        return found
+
+    def holding(self, rows: Rows) -> list[int]:
+        """The steps whose times hold the evaluation before them: the dates leave no room
+        for it beside them.
+        """
+        step, line, segment, time, interval = rows.columns(
+            "step", "line", "segment", "step_time_s", "interval"
+        )
+        rest = np.diff(self.of_lines(line)) - (time * interval)[1:]
+        found = []
+        for number, seconds in self._evaluated.items():
+            at = int(np.searchsorted(line, number))
+            inside = 0 < at < len(line) and segment[at] == segment[at - 1]
+            # Dates of whole seconds may be a second off.
+            if inside and rest[at - 1] < seconds / 2 - 1:
+                found.append(int(step[at]))
         return found
 
     def pauses(self, rows: Rows, pauses: Mapping[int, str]) -> Iterator[Pause]:

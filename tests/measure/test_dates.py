@@ -142,6 +142,29 @@ def test_a_pause_between_all_rows_is_no_part_of_a_step() -> None:
     assert said(log(megatron, 12.2, gaps, every)) is None
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.floats(2, 40), st.floats(8, 300), st.integers(1, 10), st.booleans())
+def test_an_evaluation_in_the_times_of_rows(time_s: float, evaluation_s: float, every: int, held: bool) -> None:
+    """The timer of the evaluation tells how long it took, and the dates whether a row's time has it."""
+    date, text = START, ""
+    for step in range(1, STEPS + 1):
+        evaluated = evaluation_s * ((step - 1) % every == 0 and step > 1)
+        date += timedelta(seconds=time_s + evaluated)
+        text += megatron(step, date, time_s + evaluated * held)
+        if step % every == 0:
+            ms = f"({1000 * evaluation_s:.2f}, {1000 * evaluation_s + 2:.2f})"
+            text += f"    evaluate .......................................: {ms}\n{PAUSE}"
+    reader = Reader()
+    reader.feed(text.encode())
+    reader.end()
+    found = summarise(reader.log("x.log"), given=SETTING)
+    if held and every == 1:
+        assert found.fatal.kind == "contradictory_rate"
+    else:
+        assert found.fatal is None
+        assert found.step_time_s.p95 == pytest.approx(time_s, rel=1e-3)
+
+
 @pytest.mark.parametrize("gaps", [[0.0] * STEPS, [1.0] * STEPS, [0.0, 0.0, 0.0, 0.0, 61.0] * 6])
 def test_dates_that_stand_still_count_lines_or_come_in_batches_are_no_clock(gaps: list[float]) -> None:
     assert said(log(megatron, 12.2, gaps)) is None
