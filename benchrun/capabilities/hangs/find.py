@@ -10,7 +10,7 @@ from . import dumps, states
 from .dumps import Op, Records
 from .model import Hang, Where
 from .states import Host
-from .waits import Wait, circle, ends, odd, waits
+from .waits import Wait, circle, ends, odd, parting, waits
 
 FRAMES = 3
 """Frames of a stack that are shown."""
@@ -34,7 +34,8 @@ def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
     found = waits(records, {rank: host.device for rank, host in hosts.items()})
     if found and _young(records, found, min(YOUNG_S, deadline_s / 2)):
         return None
-    guilty = _guilty(found, records, hosts)
+    parted = parting(records) if found else None
+    guilty = set() if parted else _guilty(found, records, hosts)
     if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
         return None
     if (
@@ -44,13 +45,14 @@ def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
     ):
         return None
     turning = set() if guilty else circle(found)
-    strayed = odd(turning, found, records)
+    strayed = parted.ranks if parted else odd(turning, found, records)
     named = guilty or strayed
-    op = _first(named, found)
+    op = parted.op if parted else _first(named, found)
+    calls = parted.calls if parted else {rank: found[rank].op for rank in turning}
     evidence = [
         *_waiting(found, records),
         *_doing(named, found, records, hosts),
-        *_calls(turning, found, records),
+        *_calls(calls, records),
     ]
     if not named and any(wait.together for wait in found.values()):
         evidence.append("TORCH_NCCL_ENABLE_TIMING=1 records on which ranks a kernel has started")
@@ -165,10 +167,9 @@ def _doing(
             yield f"rank {rank} is in " + ", called by ".join(map(str, host.stack[:FRAMES]))
 
 
-def _calls(turning: set[int], found: Mapping[int, Wait], records: Records) -> Iterator[str]:
-    """Sentences on the call of each rank of a circle."""
-    for rank in sorted(turning):
-        op = found[rank].op
+def _calls(calls: Mapping[int, Op], records: Records) -> Iterator[str]:
+    """Sentences on the call of each rank of a circle, or where their calls part."""
+    for rank, op in sorted(calls.items()):
         title = records.titles.get(op.group, op.group)
         yield f"rank {rank} called {op.name} {op.shape} as {op.sequence} of group {title}"
 

@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
+from typing import NamedTuple
 
 from .dumps import Dump, Op, Records
 
 CONTEXT = 3
-"""Calls before one that show which call usually comes next."""
+"""Calls before one that show which call usually comes next; calls after one that show a shift."""
+Calls = Mapping[int, Op]
+"""A rank's calls in one group by their number."""
 Turn = tuple[tuple[str, str, str], ...]
 """Calls, and the one that came after them."""
 LATELY_NS = 10**9
@@ -177,3 +181,76 @@ def new_turns(dump: Dump, since_ns: int, records: Records) -> set[Turn]:
             new.add(turn)
         usual.add(turn[-1])
     return {turn for turn in new if times[turn] == 1}
+
+
+class Parting(NamedTuple):
+    """Call that some ranks of a group left out, or made alone: each later one meets another."""
+
+    op: Op
+    ranks: set[int]
+    calls: dict[int, Op]
+    """Call of each rank at the number where they part."""
+
+
+def parting(records: Records) -> Parting | None:
+    """The first call from which on the calls of a group's ranks are shifted by one."""
+    found = []
+    for group, members in records.groups.items():
+        calls = {}
+        for rank in records.dumps.keys() & members:
+            own = [op for op in records.dumps[rank].ops if op.group == group and op.peer is None]
+            calls[rank] = {op.sequence: op for op in own}
+        common = set(next(iter(calls.values()), ())).intersection(*calls.values())
+        for number in sorted(common):
+            if len({each[number].call for each in calls.values()}) > 1:
+                found.append(_shift(calls, number))
+                break
+    return min(filter(None, found), key=lambda each: each.op.created_ns, default=None)
+
+
+def _shift(calls: Mapping[int, Calls], number: int) -> Parting | None:
+    """The side that lacks the call ``number`` of the other, or made it though nobody else did:
+    the smaller one, or that whose call never came after the same calls before.
+    """
+    sides: dict[tuple[str, str, str], set[int]] = {}
+    for rank, each in calls.items():
+        sides.setdefault(each[number].call, set()).add(rank)
+    usual = {call for each in calls.values() for call in _usual(each, number)}
+    for short, long in permutations(sides.values(), 2):
+        if len(sides) > 2 or not all(
+            _lacks(calls[a], calls[b], number) for a in short for b in long
+        ):
+            continue
+        here = {rank: each[number] for rank, each in calls.items()}
+        op = here[min(long)]
+        if len(short) != len(long):
+            return Parting(op, min(short, long, key=len), here)
+        strange = [side for side in (short, long) if here[min(side)].call not in usual]
+        if len(strange) == 1:
+            return Parting(op, strange[0], here)
+    return None
+
+
+def _lacks(short: Calls, long: Calls, number: int) -> bool:
+    """Whether ``short`` is ``long`` without its call ``number``."""
+    alike = 0
+    for each, op in short.items():
+        if each >= number and each + 1 in long:
+            if op.call != long[each + 1].call:
+                return False
+            alike += 1
+    return alike >= CONTEXT
+
+
+def _usual(calls: Calls, number: int) -> set[tuple[str, str, str]]:
+    """The calls that came after the same calls as that of ``number``, before it."""
+    found = set()
+    for each, op in calls.items():
+        if each < number and _before(calls, each) == _before(calls, number):
+            found.add(op.call)
+    return found
+
+
+def _before(calls: Calls, number: int) -> list[tuple[str, str, str] | None]:
+    before = map(calls.get, range(number - CONTEXT, number))
+    return [op and op.call for op in before]

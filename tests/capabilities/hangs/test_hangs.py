@@ -215,6 +215,35 @@ def test_a_coalesced_collective_is_one_of_its_own(tmp_path: Path) -> None:
     assert (found(tmp_path).ranks, found(tmp_path).sequence) == ([9], 1)
 
 
+PERIOD = ("all_gather", "reduce_scatter", "all_reduce", "reduce_scatter")
+
+
+def ran_on(names: list[str], ended: int) -> dict[str, Any]:
+    """A rank whose collectives met others than they belong to: NCCL went on where the sizes allowed it."""
+    entries = [entry(place, "3", name, place + 1) for place, name in enumerate(names)]
+    return stage(*({**each, "state": "completed"} for each in entries[:ended]), *entries[ended:])
+
+
+@pytest.mark.parametrize("other", [8, 9])
+@pytest.mark.parametrize("extra", [False, True])
+def test_the_rank_whose_calls_are_shifted_from_some_number_on(tmp_path: Path, other: int, extra: bool) -> None:
+    """They got stuck later, where the other rank is the one that has not ended a call."""
+    usual = list(PERIOD * 4)
+    strayed = [*usual[:9], "all_gather", *usual[9:]] if extra else usual[:8] + usual[9:]
+    put(tmp_path, {other: ran_on(usual, 12), 17 - other: ran_on(strayed, 13)})
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where, hang.collective) == ([17 - other], "host", "all_gather")
+    assert hang.sequence == 9 + extra
+    assert any("called reduce_scatter" in line for line in hang.evidence)
+
+
+def test_calls_that_are_not_shifted_say_nothing_of_the_rank(tmp_path: Path) -> None:
+    usual = list(PERIOD * 4)
+    swapped = [*usual[:9], usual[10], usual[9], *usual[11:]]
+    put(tmp_path, {8: ran_on(usual, 12), 9: ran_on(swapped, 12)})
+    assert " 10 of group" not in found(tmp_path).sentence
+
+
 def test_the_short_names_of_groups(tmp_path: Path) -> None:
     titles = {WORLD: "default", TP: "tp", DP: "dp"}
     for fault_at, title in ((12, TP), (15, DP), (17, WORLD)):
