@@ -3,13 +3,17 @@ by job.
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from benchrun.measure.statistics import Floats
 
-from .effects import Z90, Effects, Jobs
+from .effects import CLIP, Z90, Effects, Jobs
 from .model import Range
+
+HEALTHY = 0.006
+"""Standard deviation of healthy nodes that is assumed, before their jobs tell."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,11 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
     and days took.
     """
     days = jobs.days @ effects.day
-    both = np.maximum(effects.slow_by + days, 1e-12)
+    size, slope, variance = _by_size(jobs, effects)
+    slow_by = np.maximum(effects.slow_by + slope * size, 0.0)
+    both = np.maximum(slow_by + days, 1e-12)
     lost = -hours * np.expm1(-both)
-    fault, day = lost * effects.slow_by / both, lost * days / both
+    fault, day = lost * slow_by / both, lost * days / both
     known = len(effects.known_days)
     kept = hours * np.exp(-both)
     is_slow = effects.day[effects.known_days] > 0
@@ -45,7 +51,27 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
     of_days += effects.day_spread**2 * float(by_day @ by_day)
     of_spells = float(by_spell @ covariance[known:, known:] @ by_spell) + shifted
     of_spells += effects.node_spread**2 * float(by_spell @ by_spell)
+    of_spells += variance * float(kept @ size) ** 2
     return Slowed(fault, day, _range(fault.sum(), of_spells), _range(day.sum(), of_days))
+
+
+def _by_size(jobs: Jobs, effects: Effects) -> tuple[Floats, float, float]:
+    """What the size of a job adds to its slowness: of many healthy nodes the slowest is
+    slower, so that a slow one adds less. Returns the size of each job on a slow node, as
+    the expected slowest of as many normal values, what one unit adds, and its variance.
+    """
+    slowest = NormalDist().inv_cdf
+    count = [max(len(each), 1) for each in jobs.nodes]
+    size = np.array([slowest((each - 0.375) / (each + 0.25)) for each in count])
+    size[effects.blamed < 0] = 0.0
+    for place in np.unique(effects.blamed[effects.blamed >= 0]):
+        mine = effects.blamed == place
+        size[mine] -= size[mine].mean()
+    off = jobs.log_time - effects.level - jobs.days @ effects.day - effects.slow_by
+    off = np.clip(off, -CLIP * effects.level_error, CLIP * effects.level_error)
+    weight = size * np.nan_to_num(effects.level_error**-2.0)
+    known = float(weight @ size) + HEALTHY**-2
+    return size, min(float(weight @ np.nan_to_num(off)) / known, 0.0), 1 / known
 
 
 def _shift(jobs: Jobs, effects: Effects, place: int, hours: Floats) -> float:

@@ -102,6 +102,22 @@ def test_losses_are_those_that_were_planted() -> None:
     assert lost.fault.sum() == pytest.approx(lost.total_fault.median)
 
 
+def test_a_slow_node_costs_a_large_job_less_beside_its_slowest_healthy_one() -> None:
+    planted, fitted_sum, counted = 0.0, 0.0, 0.0
+    for seed in range(4):
+        jobs, added = month(seed, slow=((3, 0, 1200, 1.04),))
+        own = np.random.default_rng(seed).normal(0, 0.006, 48)
+        healthy = np.array([own[nodes].max() for nodes in jobs.nodes])
+        slow = np.array([max(0.04 * (node == 3) + own[node] for node in nodes) for nodes in map(list, jobs.nodes)])
+        jobs = jobs._replace(log_time=jobs.log_time - added + slow)
+        hours = np.array([8.0 * len(nodes) for nodes in jobs.nodes])
+        found = fitted(jobs, 48)
+        planted += float(hours @ -np.expm1(healthy - slow))
+        fitted_sum += float(hours @ -np.expm1(-found.slow_by))
+        counted += slowed(jobs, found, hours).total_fault.median
+    assert abs(counted / planted - 1) < 0.9 * abs(fitted_sum / planted - 1)
+
+
 def test_noise_is_no_loss() -> None:
     jobs, _ = month(9)
     assert slowed(jobs, fitted(jobs, 48), np.ones(len(jobs.kind))).total_fault.high == 0.0
