@@ -4,9 +4,12 @@ Into the folder hangs go the rank's process as /proc shows it, twice (rank_N.jso
 writes it, else py-spy does), and its record of collectives (dump_N: the rank or NCCL writes it).
 """
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -33,6 +36,14 @@ class Process:
         except (OSError, ValueError, IndexError):
             pass
 
+    def carried(self, moved):
+        """What its sockets have moved, by ``moved``."""
+        total = 0
+        for place in (self.path / "fd").glob("*"):
+            with contextlib.suppress(OSError):  # it was closed
+                total += moved.get(os.readlink(str(place)), 0)  # noqa: PTH115  # Path has it since Python 3.9
+        return total
+
     def environment(self):
         """Its variables by name; none for a process of another user."""
         try:
@@ -54,6 +65,41 @@ class Process:
             if line.startswith("SigCgt:"):
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
         return False
+
+
+def connections():
+    """Name of each TCP socket -> the bytes that it has carried: /proc/PID/io lacks what send and recv move."""
+    found = {}
+    for family in socket.AF_INET, socket.AF_INET6:
+        # All sockets (0xFFFFFFFF), with their struct tcp_info (2); linux/inet_diag.h has the form.
+        asked = struct.pack(
+            "=IHHIIBBBBI48x", 72, 20, 0x301, 0, 0, family, socket.IPPROTO_TCP, 2, 0, 0xFFFFFFFF
+        )
+        try:
+            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as kernel:
+                kernel.settimeout(1)
+                kernel.send(asked)
+                while _add_connections(kernel.recv(1 << 20), found):
+                    pass
+        except (OSError, struct.error):
+            pass  # this kernel does not tell
+    return found
+
+
+def _add_connections(data, found):
+    """Add what an answer of the kernel lists; whether more is to come."""
+    while data:
+        size, kind = struct.unpack_from("=IH", data)
+        if kind != 20:  # the end, or an error
+            return False
+        inode, place = struct.unpack_from("=I", data, 84)[0], 88
+        while place < size:
+            length, what = struct.unpack_from("=HH", data, place)
+            if what == 2 and length >= 140:
+                found[f"socket:[{inode}]"] = sum(struct.unpack_from("=QQ", data, place + 124))
+            place += length + 3 & ~3
+        data = data[size + 3 & ~3 :]
+    return True
 
 
 def processes():
@@ -133,7 +179,7 @@ def force(rank, process):
         pass  # it has ended
 
 
-def report(rank, process, before, after, window_s):
+def report(rank, process, before, after, window_s, moved):
     """rank_N.json; its form is State in benchrun/capabilities/hangs/states.py."""
 
     def used(pid):
@@ -144,7 +190,7 @@ def report(rank, process, before, after, window_s):
         return {
             "state": new.state,
             "cpu_s": (new.ticks - old.ticks) / TICKS,
-            "io_bytes": new.io - old.io,
+            "io_bytes": new.io - old.io + new.carried(moved),
         }
 
     children = [used(pid) for pid in descendants(before, process.pid)]
@@ -166,11 +212,12 @@ while time.monotonic() < until:
     if all(now) and now == sizes:
         break
     sizes = now
-before, started = processes(), time.monotonic()
+before, carried, started = processes(), connections(), time.monotonic()
 time.sleep(LOOK_S)
 after, window_s = processes(), time.monotonic() - started
+moved = {name: total - carried[name] for name, total in connections().items() if name in carried}
 for rank, (process, _) in own.items():
-    report(rank, process, before, after, window_s)
+    report(rank, process, before, after, window_s, moved)
 for rank, (process, _) in own.items():
     if process.state not in "TtZ":
         force(rank, process)

@@ -1,9 +1,12 @@
 """Real ranks on gloo that hang, asked as the job's watchdog asks them."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from calling import DEADLINE_S
 
 from benchrun import paths
 from benchrun.capabilities.hangs.find import hang_of
+from benchrun.capabilities.hangs.states import FLOW
 
 RANK = """
 import ctypes, os, signal, sys, threading, time
@@ -82,6 +86,32 @@ def test_the_rank_that_the_others_wait_for(hung: Path) -> None:
     assert (hang.ranks, hang.where) == ([1], "host"), hang
     assert (hang.group, hang.collective, hang.sequence) == ("default", "all_reduce", 6)
     assert hang.evidence
+
+
+UPLOAD = """
+import socket, sys, time
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as far:
+    while True:
+        far.sendall(bytes(65536))
+        time.sleep(0.02)
+"""
+
+
+def test_what_a_socket_carries_counts_as_written(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words = [sys.executable, "-c", UPLOAD, str(server.getsockname()[1])]
+        own = {**os.environ, "RANK": "0", "RUN_OF_TEST": str(tmp_path)}
+        rank = subprocess.Popen(words, env=own)
+        far, _ = server.accept()
+        drain = threading.Thread(target=lambda: all(iter(lambda: far.recv(1 << 20), b"")))
+        drain.start()
+        script = [sys.executable, "-I", "-S", str(paths.TEMPLATES / "hang.py"), f"RUN_OF_TEST={tmp_path}"]
+        subprocess.run(script, cwd=tmp_path, check=True, timeout=DEADLINE_S)
+        rank.kill()
+        rank.wait()
+        drain.join()
+        far.close()
+    assert json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["io_bytes"] >= 2 * FLOW
 
 
 def test_a_run_without_a_deadline_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
