@@ -201,6 +201,7 @@ def _peak_rate(setting: Setting) -> float:
     """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the
     convention that counts less.
     """
+    setting = setting.bound
     fastest, flops = setting.fastest_precision, setting.flops_per_token()
     peak = setting.peak_tflops(fastest) if fastest else None
     if peak and flops:

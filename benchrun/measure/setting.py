@@ -83,6 +83,18 @@ class Setting:
         return None
 
     @property
+    def bound(self) -> "Setting":
+        """The setting on the fastest listed GPU, if its own is unknown: no speed exceeds
+        that one's peak.
+        """
+        if self.gpu or self.hardware or self.peak:
+            return self
+        each = [self]
+        for name in hardware.names():
+            each.append(replace(self, gpu=name))
+        return max(each, key=lambda on: on.peak_tflops(on.fastest_precision or "bf16") or 0.0)
+
+    @property
     def fastest_precision(self) -> str | None:
         """The precision whose peak no speed exceeds: the stated one, else the fastest
         one that it may be.

@@ -217,8 +217,9 @@ def _rates(
     rates: dict[str, Any] = {"tflops_per_gpu": tflops, "mfu": (mfu,) if mfu else ()}
     if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
         rates["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
-    fastest = setting.fastest_precision
-    limit = _mfu(setting, tflops, fastest) if fastest else None
+    bound = setting.bound
+    fastest = bound.fastest_precision
+    limit = _mfu(bound, tflops, fastest) if fastest else None
     if limit and (limit.causal > 1 or above):
         what = (
             f"{limit.causal:.2f} times"
@@ -235,6 +236,7 @@ def _printed_above_peak(log: Log, setting: Setting, inside: CompletedRows) -> li
     the GPU's peak.
     """
     printed = middles(inside.tflops_per_gpu, inside.interval).median
+    setting = setting.bound
     fastest = setting.fastest_precision
     peak = setting.peak_tflops(fastest) if fastest else None
     other = not set(log.printed_conventions) <= AT_MOST_FULL

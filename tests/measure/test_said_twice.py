@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from shapes import MODELS
 
+from benchrun import hardware
 from benchrun.frameworks.logs import Reader
 from benchrun.measure.setting import Setting
 from benchrun.measure.summary import summarise
@@ -169,6 +170,22 @@ def test_short_samples_of_a_curriculum_exceed_no_peak(short: int, grown_at: int)
     assert found.fatal is None
     assert found.tokens_per_s_per_gpu.median == pytest.approx(128 * 1024 / 12.2)
     assert "impossible_step" not in {problem.kind for problem in found.problems}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(list(MODELS)), st.sampled_from(["bf16", "fp8", None]), st.floats(0.02, 50))
+def test_no_listed_gpu_is_faster_than_a_run_on_an_unknown_one(name: str, precision: str | None, share: float) -> None:
+    """``share`` of the highest peak of its precision, by the count of the causal half."""
+    given = Setting(seq_length=8192, gbs=128, num_gpus=8, precision=precision, model=MODELS[name])
+    peak = max(hardware.gpu(each).peak_tflops(precision or "fp8") or 0 for each in hardware.names())
+    time_s = 128 * 1024 * given.flops_per_token().causal / (share * peak * 1e12)
+    reader = Reader()
+    reader.feed("".join(step_line(step, time_s) for step in range(1, STEPS + 1)).encode())
+    reader.end()
+    found = summarise(reader.log("x.log"), given=given)
+    assume(abs(share - 1) > 0.1)
+    assert ("impossible_rate" in {problem.kind for problem in found.problems}) == (share > 1)
+    assert (found.step_time_s is None) == (share > 1)
 
 
 def test_the_utilization_may_stand_on_the_line_after_the_row() -> None:
