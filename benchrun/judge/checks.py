@@ -31,7 +31,7 @@ Name = Literal[
     "slower_than_expected",
 ]
 
-NOTED = ("infinite_norm", "few_nan_losses", "truncated_file", "slow_network")
+NOTED = ("infinite_norm", "zero_norm", "few_nan_losses", "truncated_file", "slow_network")
 """Kinds of problems that leave a run its speed, and whose words limit its verdict."""
 LEARNED = {"final_loss": "loss", "final_reward": "reward"}
 """Metrics of what a run has learned, and their words: they show whether it computed the

@@ -62,7 +62,10 @@ def _without_gradients(log: Log) -> Iterator[Problem]:
     stated = (norm != NO_VALUE) & (skipped <= 0)
     zero = norm == 0
     counts = not log.post_training or bool((zero & (loss == 0))[stated].all())
-    counts = counts and not (zero[stated].all() and _falls(loss[np.isfinite(loss)]))
+    if stated.any() and zero[stated].all() and _falls(loss[np.isfinite(loss)]):
+        counts = False
+        detail = "the gradients' norm is zero in all rows beside a falling loss: not computed"
+        yield Problem("zero_norm", None, detail)
     lost = stated & (np.isnan(norm) | (zero & counts))
     enough = stated.sum() >= FEWEST or log.post_training
     if enough and lost.sum() > MOST_LOST * stated.sum():

@@ -140,7 +140,9 @@ def test_a_norm_of_zero_in_all_rows_is_none_where_the_loss_falls(losses: list[fl
     reading = Reader()
     reading.feed("".join(lines).encode())
     reading.end()
-    assert fatal_kind(reading.log("x")) == (None if fall else "no_update")
+    found = reading.log("x")
+    assert fatal_kind(found) == (None if fall else "no_update")
+    assert ("zero_norm" in {problem.kind for problem in summarise(found).problems}) == bool(fall)
 
 
 @pytest.mark.parametrize("name", ["13-nemo2-resiliency-20it", "19-torchtitan-pp4-500it"])
