@@ -149,7 +149,7 @@ def _least(run: Evidence, usual: float) -> float:
 
 
 def risen(run: Evidence) -> Rise | None:
-    """The rise that lasts to the end, else the costliest stretch of slower steps between
+    """The rise that lasts to the end, else the costliest stretch of slower steps before
     faster ones; None if the steps have none that is sure.
     """
     return _lasting(run) or _passing(run)
@@ -192,14 +192,23 @@ def growing(run: Evidence) -> Cause | None:
 
 
 def _passing(run: Evidence) -> Rise | None:
-    """The costliest level that is slower than both its neighbours."""
+    """The costliest level that is slower than those beside it. The first one must end at once:
+    a start may settle slowly.
+    """
     found = []
-    for before, slow, after in zip(*(levels(run)[skipped:] for skipped in range(3)), strict=False):
-        usual = max(before.seconds, after.seconds)
+    course = levels(run)
+    times, steps = timed(run)
+    for place, slow in enumerate(course[:-1]):
+        beside = [*course[max(place - 1, 0) : place], course[place + 1]]
+        usual = max(level.seconds for level in beside)
         if slow.seconds - usual >= _least(run, usual):
-            rise = Rise(slow.first_step, slow.last_step, usual, slow.seconds, 0.0)
-            share = float(np.mean(rise.covers(run.steps)))
-            found.append(rise._replace(share=share))
+            stretch = Rise(slow.first_step, slow.last_step, usual, slow.seconds, 0.0)
+            share = float(np.mean(stretch.covers(run.steps)))
+            faster = (steps > slow.last_step) & (steps <= course[place + 1].last_step)
+            back = times[faster][::-1], times[stretch.covers(steps)][::-1]
+            sure = rise(np.concatenate(back), len(back[0]), _least(run, usual))
+            if place or (sure and _at_once(*back)):
+                found.append(stretch._replace(share=share))
     return max(found, key=lambda rise: rise.seconds, default=None)
 
 
@@ -224,7 +233,7 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
     """The fault behind a rise: what the single GPUs changed at that step, else unknown."""
     until, others = "on", "before"
     if found.until_step is not None:
-        until, others = f"to {found.until_step}", "before and after"
+        until, others = f"to {found.until_step}", "beside them"
     evidence = (
         f"steps take {found.after_s:.3g} s from step {found.since_step} {until}, "
         f"{found.before_s:.3g} s {others}"

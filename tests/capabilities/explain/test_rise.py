@@ -73,7 +73,8 @@ def test_no_other_course_of_the_steps_rises(seed: int) -> None:
     courses = {
         "even": even,
         "scattered": series(seed, 0.1),
-        "faster": even * from_step(15, 1.3, 1),
+        "settling": even * (1 + 0.5 * np.exp(-numbers / 6)),
+        "falling": even * np.linspace(1.3, 1, STEPS),
         "drift": even * np.linspace(1, 1.3, STEPS),
         "ramp": even * np.clip(1 + (numbers - 10) / 50, 1, 1.4),
         "below the share": even * from_step(15, 1, 1 + FAULT_SHARE / 2),
@@ -82,6 +83,15 @@ def test_no_other_course_of_the_steps_rises(seed: int) -> None:
         "an evaluation at the end": slower_end,
     }
     assert [name for name, times in courses.items() if risen(run_of(times))] == []
+
+
+@pytest.mark.parametrize("place", [10, 16, 30])
+def test_slow_steps_at_the_beginning_are_a_fault_too(place: int) -> None:
+    """As with another job on the GPU, which ends."""
+    cause = first(run_of(series(place) * from_step(place, 2, 1)))
+    assert (cause.cause, cause.kind, cause.since_step) == ("unknown", "fault", 6)
+    assert f"to {5 + place}," in cause.evidence
+    assert cause.seconds == pytest.approx(STEP_S * place / STEPS, rel=0.1)
 
 
 def test_steps_of_other_work_are_not_compared() -> None:
