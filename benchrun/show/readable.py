@@ -8,7 +8,7 @@ from benchrun.judge.measured import by_point, grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
-from .repeats import METRICS_BY_KEY
+from .repeats import metric_of
 from .runs import distinctions, points_by_repeats, proxy, short_layout
 from .table import Table
 
@@ -49,11 +49,11 @@ def readable(results: Sequence[RunResult]) -> Table:
         row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
         row += [options, record["runs"], *map(record.get, SPEED)]
         for key in READ:
-            row.append(METRICS_BY_KEY[key].text(record[key], "") or None)
+            row.append(metric_of(key).text(record[key], "") or None)
         row += [served(record), ": ".join(filter(None, verdict))]
         who = (record["source"] or "").partition(";")[0]
         rows.append([*row, record["reference"], who or None])
-    metrics = [METRICS_BY_KEY[key].title or key for key in READ]
+    metrics = [metric_of(key).title or key for key in READ]
     titles = ["point", "layout", *NAMES.values(), "with", "runs", *SPEED, *metrics, "served"]
     titles += ["verdict", "reference", "source"]
     shown = []
@@ -67,7 +67,7 @@ def served(record: Mapping[str, Any]) -> str | None:
     """The metrics of a server, each with its name and unit; None for a training."""
     texts = []
     for key in SERVED:
-        metric = METRICS_BY_KEY[key]
+        metric = metric_of(key)
         value = record.get(key)
         if value is not None:
             texts.append(f"{metric.text(value, '')} {metric.title}")

@@ -3,16 +3,20 @@
 from collections.abc import Iterable
 from statistics import median
 
-from benchrun.measure.metric import OURS
+from benchrun.measure.metric import OURS, Metric
 from benchrun.measure.model import Metrics
 from benchrun.measure.registry import tabled
 
-METRICS_BY_KEY = {metric.key: metric for metric in tabled(served=True)}
+
+def metric_of(key: str) -> Metric:
+    """The metric of a column."""
+    return next(metric for metric in tabled(served=True) if metric.key == key)
 
 
 def valid_values(key: str, repeats: Iterable[Metrics]) -> list[float]:
     """The metric ``key`` of each run that has one."""
-    values = (METRICS_BY_KEY[key].read(run, OURS) for run in repeats)
+    metric = metric_of(key)
+    values = (metric.read(run, OURS) for run in repeats)
     return [value for value in values if value is not None]
 
 

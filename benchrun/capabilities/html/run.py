@@ -14,7 +14,7 @@ from benchrun.rundir.artifacts import objects
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.numbers import metrics_rows
 from benchrun.show.readable import READ, served
-from benchrun.show.repeats import METRICS_BY_KEY
+from benchrun.show.repeats import metric_of
 from benchrun.show.table import Table
 from benchrun.show.terminal import basis_rows, spec_rows
 
@@ -76,13 +76,13 @@ def row(run: RunResult, name: str, number: int) -> list[str]:
         cells += [ratio_svg(ratio), f"{ratio.value:.3f}", ends, escape(who)]
     values: Mapping[str, Any] = run.numbers.metrics if run.numbers else {}
     for key in READ[:4]:
-        cells.append(METRICS_BY_KEY[key].text(values.get(key), ""))
+        cells.append(metric_of(key).text(values.get(key), ""))
     return [*cells, served(values) or "", escape(", ".join(hosts_of(run)))]
 
 
 TITLES = (
     *("run", "launched", "verdict", "speed", "ratio", "interval", "against"),
-    *(METRICS_BY_KEY[key].title or key for key in READ[:4]),
+    *(metric_of(key).title or key for key in READ[:4]),
     *("served", "nodes"),
 )
 """Columns of the table of all runs."""
