@@ -90,7 +90,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
-    names |= {name: str(folder / name) for name in (PACK, "config.json", "mymodel.yaml")}
+    names |= {name: str(folder / name) for name in (PACK, "config.json", "mymodel.yaml", "registered.jsonl")}
     names |= {"PROFILED_RUN": str(folder / "profiled"), "results/measured": str(folder / "measured")}
     if words[:2] == ["explain", "RUN"] and "traces/" in words:  # a trace of another run is refused
         names |= {

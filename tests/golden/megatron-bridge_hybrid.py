@@ -107,6 +107,7 @@ def main():
             fp4='e2m1',
             fp4_recipe='nvfp4',
             fp8=None, fp8_recipe=None, fp8_param_gather=False,
+            num_layers_at_end_in_bf16=14,
             first_last_layers_bf16=True,
         ),
         train=bridge.TrainingConfig(

@@ -133,6 +133,17 @@ def test_the_release_has_every_name_of_the_driver(row: Values, image: str | None
     assert {"OptimizerConfig", "DistributedDataParallelConfig", "CommOverlapConfig"} <= seen
 
 
+@pytest.mark.parametrize("row", TABLE, ids=NAMES)
+def test_the_precision_writes_over_no_argument_of_the_model(row: Values) -> None:
+    """MixedPrecisionConfig overwrites each field of the model that it has too, with its default if it is not given."""
+    keywords: dict[str, set[str]] = {}
+    for name, given in calls(render(resolve(request(row, None)))[DRIVER]):
+        keywords.setdefault(name, set()).update(given)
+    (fields,) = [line.split() for line in facts(LISTS["26.04"][0]) if line.startswith("MixedPrecisionConfig: ")]
+    (provider,) = [name for name in keywords if name.endswith("Provider")]
+    assert keywords[provider] & set(fields) <= keywords["MixedPrecisionConfig"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("release", PACKAGES)
 def test_the_released_classes_accept_the_points_and_keep_the_tables_values(release: str) -> None:

@@ -252,5 +252,5 @@ def _usual(calls: Calls, number: int) -> set[tuple[str, str, str]]:
 
 
 def _before(calls: Calls, number: int) -> list[tuple[str, str, str] | None]:
-    before = map(calls.get, range(number - CONTEXT, number))
-    return [op and op.call for op in before]
+    before = [calls.get(each) for each in range(number - CONTEXT, number)]
+    return [op.call if op else None for op in before]

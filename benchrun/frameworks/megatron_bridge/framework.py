@@ -35,6 +35,8 @@ OVERLAPS = (
 """Arguments of gradients and weights that CommOverlapConfig writes over those of the
 other parts.
 """
+IN_BF16 = ("first_last_layers_bf16", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
+"""Arguments of the model that MixedPrecisionConfig writes over."""
 
 
 class MegatronBridge(NeMoOfCore):
@@ -97,6 +99,8 @@ class MegatronBridge(NeMoOfCore):
             switches[part][argument] = list(value) if isinstance(value, tuple) else value
             if argument in OVERLAPS:
                 switches["comm_overlap"][argument] = value
+            if argument in IN_BF16:
+                switches["mixed_precision"][argument] = value
         return super().configuration(spec) | {
             "switches": switches,
             "renamed": release >= RENAMED,
