@@ -1,16 +1,19 @@
 """Every way a job can end has one name, and nothing falls through."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import FakeSlurm
 from hypothesis import given
 from hypothesis import strategies as st
+from test_answers import DONE, end
 
 from benchrun import api
 from benchrun.jobs.create import create
 from benchrun.jobs.endings import SILENT_S, Ending, classified_again, classify, symptoms
-from benchrun.jobs.launcher import Observation
+from benchrun.jobs.launcher import Observation, observe
 from benchrun.jobs.scheduler import Job, Phase
 from benchrun.jobs.slurm_text import phase_of
 from benchrun.recipes.resolve import resolve
@@ -196,3 +199,30 @@ def test_an_ending_follows_again_from_its_evidence(state: str, done: Done | None
     for each in (last, job(state)):
         end = classify(each, done, quiet_s=quiet_s, **seen)
         assert classified_again(end.evidence, **seen) == end
+
+
+# What done.json says of a job, and what it cannot say.
+
+
+def test_done_json_of_another_job_is_no_end(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
+    run = make("8")
+    run.write_json("done.json", DONE)
+    assert not observe([run])[0].over
+
+
+@pytest.mark.parametrize(
+    ("words", "ending", "final"),
+    [
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 ***", Ending.CANCELLED, True),
+        ("*** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***", Ending.TIMEOUT, True),
+        ("", Ending.FAILED, False),
+    ],
+)
+def test_a_script_that_was_ended_from_outside_does_not_know_why(
+    slurm: FakeSlurm, make: Callable[..., Any], words: str, ending: Ending, final: bool
+) -> None:
+    run = make()
+    run.write_json("done.json", {**DONE, "exit_code": 143, "signal": "TERM"})
+    (run.path / "stderr.log").write_text(f"{words}\n")
+    found = end(run)
+    assert (found.ending, found.final) == (ending, final)

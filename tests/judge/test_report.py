@@ -1,19 +1,31 @@
 """The table of all runs: what is one row, and whose speed stands in it."""
 
 import dataclasses
+import json
+import re
+from pathlib import Path
 
+import kept_runs
 import pytest
+from selection import representative
+from test_measured import KEPT, text_of
 
+from benchrun import api, kept, paths
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.judge.conditions import conditions
 from benchrun.judge.verdict import RunResult, judge
 from benchrun.logs import Log, Rows, Step
+from benchrun.measure.model import Metrics
 from benchrun.measure.setting import setting_of
 from benchrun.measure.summary import measure
+from benchrun.memory import estimate
 from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
-from benchrun.runspec.spec import TrainingSpec
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.show.runs import points_by_repeats
 from benchrun.show.terminal import run_page
+from benchrun.usecases.keep import PATH
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
 
@@ -55,3 +67,41 @@ def test_a_run_that_broke_and_was_not_judged_is_counted_and_its_speed_is_not(end
     assert ending in row["verdict"]
     assert "step time" not in run_page(broken)
     assert ending in run_page(broken)
+
+
+# The committed runs: logs give their numbers, memory was estimated, and they do not tell where they ran.
+
+
+def estimated(path: Path) -> bool:
+    """Whether the run trained in the worker."""
+    entry = kept.entries(paths.MEASURED)[path.name]
+    return entry["workload"] == "training" and FRAMEWORKS[entry["framework"]].own_worker
+
+
+OF_THE_WORKER = [path for path in KEPT if estimated(path)]
+
+
+@pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
+def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) -> None:
+    run = RunDir(kept_runs.folder(path))
+    committed = Metrics.model_validate(run.read_json("metrics.json"))
+    # Counted since later versions only: what older files do not say is not compared.
+    since = {"steps_timed", "skipped_updates", "peak_memory_gib"} - committed.model_fields_set
+    again = api.measure_run(run, committed.warmup).metrics
+    assert again.model_dump(exclude=since) == committed.model_dump(exclude=since)
+
+
+@pytest.mark.parametrize("path", representative(OF_THE_WORKER), ids=lambda path: path.name)
+def test_a_committed_run_took_the_memory_that_was_estimated(path: Path) -> None:
+    (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(kept_runs.folder(path))["stdout.log.xz"])
+    spec = RunSpec.read(kept_runs.folder(path) / "spec.json")
+    assert estimate(spec).total == pytest.approx(float(peak), rel=0.1 if spec.framework == "hf" else 0.05)
+
+
+@pytest.mark.parametrize("path", representative(KEPT), ids=lambda path: path.name)
+def test_a_committed_run_does_not_tell_where_it_ran(path: Path) -> None:
+    for name, text in text_of(kept_runs.folder(path)).items():
+        found = PATH.search(text)
+        assert found is None, f"{name}: {found[0]}"
+    env = json.loads((kept_runs.folder(path) / "env.json").read_text())
+    assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])

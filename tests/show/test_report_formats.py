@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,10 @@ from benchrun.measure.model import ProblemEntry
 from benchrun.show.formats import formatted
 from benchrun.show.junit import junit
 from benchrun.show.model import ReportModel, report_model
-from benchrun.show.table import capitals, plain
+from benchrun.show.readable import readable
+from benchrun.show.runs import identified, points_by_repeats
+from benchrun.show.table import capitals, plain, visible
+from benchrun.usecases.scaling import measured_scaling
 
 
 def test_every_format_has_every_point(report: ReportModel) -> None:
@@ -143,3 +147,42 @@ def test_a_verdict_in_junit(report: ReportModel, verdict: str | None, ending: st
     given = first.verdict.model_copy(update={"verdict": verdict}) if verdict else None
     (case,) = ElementTree.fromstring(junit([RunResult(first.run_id, first.spec, first.metrics, given, ending)]))
     assert [child.tag for child in case if child.tag != "system-out"] == ([element] if element else [])
+
+
+# No format for readers has control characters, nor those that change the direction of text.
+
+WRONG = "\x1b\x07\u061c\u200e\u200f\u202a\u202e\u2066\u2069"
+
+
+def test_letters_lines_and_tabs_stay() -> None:
+    assert visible(f"a{WRONG}b\t\n\u00a0\u00fc\u05d0\u3042") == "ab\t\n\u00a0\u00fc\u05d0\u3042"
+
+
+def test_no_format_has_them(two: ReportModel) -> None:
+    results = tuple(
+        replace(each, run_id=f"{WRONG}{each.run_id}", spec=each.spec.model_copy(update={"recipe": f"a{WRONG}b"}))
+        for each in two.results
+    )
+    model = replace(two, results=results, points=identified(results), readable=readable(results))
+    for text in (junit(results), formatted(model, "csv"), formatted(model, "html"), formatted(model, "terminal")):
+        assert not set(WRONG) & set(text)
+
+
+# The repeats of a point have one step time on every part of a report.
+
+
+def test_points_and_curves_have_the_same_step_time(scaling_study: ReportModel) -> None:
+    slower = []
+    for each in scaling_study.results:
+        assert each.metrics is not None and each.metrics.step_time_s is not None
+        rate, step = each.metrics.tokens_per_s_per_gpu, each.metrics.step_time_s
+        changed = {
+            "step_time_s": step.model_copy(update={"median": 3 * step.median}),
+            "tokens_per_s_per_gpu": rate.model_copy(update={"median": (rate.median or 0) / 3}),
+        }
+        slower.append(replace(each, run_id=f"{each.run_id}-2", metrics=each.metrics.model_copy(update=changed)))
+    rows = points_by_repeats([*scaling_study.results, *slower]).records()
+    times = {round(row["step_time_s"], 4) for row in rows if row["step_time_s"]}
+    points = [point for view in measured_scaling([*scaling_study.results, *slower]) for point in view.measured]
+    assert points
+    assert {round(point.step_s, 4) for point in points} <= times

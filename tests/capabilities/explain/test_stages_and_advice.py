@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 from test_explain_cli import call
 
+from benchrun.capabilities.explain.advice import advised, choice
+from benchrun.capabilities.explain.model import Name
+from benchrun.rundir.find import open_run
+from benchrun.runspec.spec import TrainingSpec
+from benchrun.runspec.training import Recompute
+
 # A step of verl, without most of its keys: eric-haibin-lin/verl-data gsm8k/qwen2-7b-fsdp2.log @ 2ef0b0a
 STEP = (
     "(TaskRunner pid=1) step:{} - timing_s/gen:{}.0 - timing_s/old_log_prob:25.0 - timing_s/ref:25.0"
@@ -33,3 +39,32 @@ def test_stages_that_overlap_are_no_parts(tmp_path: Path) -> None:
     found = explained(tmp_path, "".join(STEP.format(step, 142) for step in range(1, 9)))
     assert [part["seconds"] for part in found["waterfall"]] == [pytest.approx(170)]
     assert "generation 142 s" in found["missing"][0]
+
+
+# Advice names what the run can change.
+
+NEMO = "llama2-7b-lora-93f05e6c"
+WORKER = "llama3-8b-lora-b43f8a74"
+
+
+def advice(run: str, cause: Name, **training: object) -> str:
+    spec = open_run(run).spec
+    assert isinstance(spec, TrainingSpec)
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update=training)})
+    return advised(choice(cause, 1.0, ""), spec).advice
+
+
+def test_a_setting_in_force_is_no_advice() -> None:
+    assert "cuda_graphs" in advice(WORKER, "host", cuda_graphs="none")
+    assert "cuda_graphs" not in advice(WORKER, "host", cuda_graphs="layers")
+    assert "overlap_grad_reduce" in advice(WORKER, "exposed_dp", overlap_grad_reduce=False)
+    assert "overlap_grad_reduce" not in advice(WORKER, "exposed_dp", overlap_grad_reduce=True)
+
+
+def test_what_the_framework_refuses_is_no_advice() -> None:
+    assert "cuda_graphs" in advice(NEMO, "host")
+    assert "cuda_graphs" not in advice(NEMO, "host", recompute=Recompute(granularity="full", num_layers=1))
+
+
+def test_of_a_log_alone_all_is_advised() -> None:
+    assert "cuda_graphs" in advised(choice("host", 1.0, ""), None).advice
