@@ -173,3 +173,20 @@ def test_a_second_run_of_mlperf_is_another_training(tmp_path: Path) -> None:
         data = written(replace(truth, restart=None))
         assert second_training(both(tmp_path, data, data))
         assert second_training(alone(tmp_path, data)) == []
+
+
+def trainer(seconds: int) -> bytes:
+    """24 steps of a Trainer's bars and dictionaries, with a summary whose rate has too few digits to count them."""
+    lines = []
+    for step in range(1, 25):
+        clock = f"{step * seconds // 60:02}:{step * seconds % 60:02}"
+        bar = f"{100 * step // 24:3}%|          | {step}/24 [{clock}<00:00, {seconds}.00s/it]"
+        lines.append(f"{bar}{{'loss': {13 - step / 10 - seconds / 1e3:.4f}, 'epoch': {step / 24:.4f}}}")
+    summary = {"train_runtime": 24.0 * seconds, "train_steps_per_second": round(1 / seconds, 3), "epoch": 1.0}
+    return "\n".join([*lines, f"{summary}", ""]).encode()
+
+
+def test_a_trainer_that_states_no_steps_ends_where_its_bars_do(tmp_path: Path) -> None:
+    log = both(tmp_path, trainer(85), trainer(170))
+    assert len(second_training(log)) == 1
+    assert {row.step_time_s for row in log.steps} - {None} == {170.0}

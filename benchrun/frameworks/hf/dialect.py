@@ -291,7 +291,8 @@ class HuggingFace(Dialect):
         bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
         total = stated or self._steps_of_summary()
         if total is None:
-            total = trainer_rows.longest_total(bars, len(self._dictionaries))
+            of_run = np.bincount(trainer_rows.runs(self._dictionaries))
+            total = trainer_rows.longest_total(bars, int(of_run.max(initial=0)))
         drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         if self.seen and len(drawn.step) and stated is None:
             self.facts.planned_steps = self._guess = total
