@@ -31,8 +31,8 @@ LAUNCHED = re.compile(r"\bdist_world_size=(?P<num_gpus>\d{1,7})\b")
 """The number of processes, each with a GPU of its own, as DeepSpeed's launcher prints
 it on every node.
 """
-WARM_UP, FEWEST, MOST = 5, 6, 0.75
-"""First rows that do not count; rows that are needed; the part of them that must agree."""
+WARM_UP, FEWEST = 5, 6
+"""First rows that do not count; rows that are needed."""
 SLACK = 0.25
 """Part of the rate that steps without a row may change."""
 
@@ -107,7 +107,7 @@ def _disagree(rates: dict[int, list[float]]) -> bool:
     apart = []
     for start in (0, min(rates) - 1, min(rates) - np.median(np.diff(steps))):
         spent = np.diff((steps - start) / running)
-        # Few steps hold a pause. A wrong start fits some steps by chance, and most of them never.
+        # Few steps hold a pause, so the usual one tells.
         ratios = spent * current[1:] / np.diff(steps)
-        apart.append(float(np.quantile(np.abs(ratios - 1), MOST)))
+        apart.append(float(np.median(np.abs(ratios - 1))))
     return min(apart) > SLACK
