@@ -256,5 +256,5 @@ def test_clocks_that_are_apart_in_all_steps_are_those_of_two_jobs(form: Form, ra
         return kinds(lines)
 
     assert "two_jobs" in together([12.0 + rng.random() / 20 for _ in range(STEPS)], [12.0 * ratio] * STEPS)
-    noise = [[12.0 * (1 + 0.04 * rng.uniform(-1, 1)) for _ in range(STEPS)] for _ in range(2)]
+    noise = [[12.0 * (1 + 0.02 * rng.uniform(-1, 1)) for _ in range(STEPS)] for _ in range(2)]
     assert "two_jobs" not in together(*noise)
