@@ -1,4 +1,4 @@
-"""What failures cost: work that was not kept or made again, checkpoints, coming back.
+"""Cost of failures: work that was not kept or made again, checkpoints, coming back.
 
 The accounting proves how long a job had its nodes, the log which steps it made. What is
 left is the start, which every job needs, and what a failure cost.
@@ -52,7 +52,7 @@ class Failure:
 
 
 def failures(entries: Sequence[Entry]) -> list[Failure]:
-    """What failures cost each of the jobs, which are in the order of their start."""
+    """Cost of failures of each of the jobs, which are in the order of their start."""
     cluster = _Cluster(entries)
     later: dict[object, list[Entry]] = defaultdict(list)
     found = []
@@ -65,7 +65,7 @@ def failures(entries: Sequence[Entry]) -> list[Failure]:
 
 
 def total_failure(found: Sequence[Failure]) -> Range:
-    """What failures cost all jobs; what is not known may be the same for each."""
+    """Cost of failures of all jobs; what is not known may be the same for each."""
     half = Z90 * float(np.sqrt(sum(each.error**2 for each in found)))
     low = sum(each.low for each in found) - half
     high = sum(each.high for each in found) + half
@@ -83,7 +83,7 @@ def failed(entry: Entry) -> bool:
 
 
 class _Cluster:
-    """What the jobs without a failure show: how long a start and a checkpoint take."""
+    """Times of a start and of a checkpoint, from the jobs without a failure."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         dated: dict[Kind | None, list[float]] = defaultdict(list)
@@ -116,7 +116,7 @@ class _Cluster:
         return Normal(unknown * middle, float(np.sqrt(unknown)) * usual.spread)
 
     def failure(self, entry: Entry, later: list[Entry]) -> Failure:
-        """What failures cost a job. ``later``: jobs that may go on with its work, the
+        """Cost of failures of a job. ``later``: jobs that may go on with its work, the
         last one first.
         """
         reading = entry.reading
@@ -150,7 +150,7 @@ class _Cluster:
         return Failure(hours, hours - same, hours + same, error, evidence=", ".join(words))
 
     def _unfinished(self, entry: Entry, later: list[Entry]) -> Failure:
-        """What a job lost that ended before its work was done: all but the steps that
+        """Loss of a job that ended before its work was done: all but the steps that
         were kept.
         """
         reading = entry.reading
@@ -214,7 +214,7 @@ def _kept(entry: Entry, later: list[Entry], tells: bool) -> tuple[float, float, 
 
 
 def _line(entry: Entry) -> object:
-    """What jobs have in common that go on with one training."""
+    """Key that jobs share which go on with one training."""
     reading = entry.reading
     name = entry.rows[-1].name if entry.rows else reading and reading.name
     return entry.kind, name, reading and reading.planned

@@ -56,7 +56,7 @@ def slowed(jobs: Jobs, effects: Effects, hours: Floats) -> Slowed:
 
 
 def _by_size(jobs: Jobs, effects: Effects) -> tuple[Floats, float, float]:
-    """What the size of a job adds to its slowness: of many healthy nodes the slowest is
+    """Part of a slowness that the size of a job adds: of many healthy nodes the slowest is
     slower, so that a slow one adds less. Returns the size of each job on a slow node, as
     the expected slowest of as many normal values, what one unit adds, and its variance.
     """
