@@ -23,7 +23,7 @@ from .references import (
     families,
     load_references,
     same_work,
-    shipped_recipes,
+    shipped_recipe,
 )
 
 CONVENTIONS = ("full", "causal")
@@ -193,7 +193,7 @@ def rate(entry: Reference) -> float:
     """Tokens/s/GPU of a usable entry, stated or derived; 0 if it counts the FLOPs of an
     unknown model.
     """
-    recipe, seq_length = shipped_recipes().get(entry.key.recipe), entry.key.seq_length
+    recipe, seq_length = shipped_recipe(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
     if recipe is None or not seq_length:

@@ -214,8 +214,7 @@ def same_work(a: Conditions, b: Conditions) -> bool:
     """
     if a.recipe == b.recipe:
         return True
-    recipes = shipped_recipes()
-    of_both = [recipes.get(each.recipe) for each in (a, b)]
+    of_both = [shipped_recipe(each.recipe) for each in (a, b)]
     shapes = set()
     for each, recipe in zip((a, b), of_both, strict=True):
         shapes.add(each.shape or (recipe and shape_of(recipe.model)))
@@ -224,14 +223,12 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 
 
 @functools.cache
-def shipped_recipes() -> dict[str, TrainingRecipe]:
-    """Each shipped recipe of a training by name."""
-    recipes = {name: catalogue.recipe_file(name).recipe for name in paths.shipped(paths.RECIPES)}
-    found = {}
-    for name, recipe in recipes.items():
-        if isinstance(recipe, TrainingRecipe):
-            found[name] = recipe
-    return found
+def shipped_recipe(name: str | None) -> TrainingRecipe | None:
+    """The shipped recipe ``name`` of a training; None where there is none."""
+    if name not in paths.shipped(paths.RECIPES):
+        return None
+    recipe = catalogue.recipe_file(name).recipe
+    return recipe if isinstance(recipe, TrainingRecipe) else None
 
 
 @functools.cache

@@ -28,6 +28,8 @@ class Frozen(BaseModel):
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """``true`` is no 1, though Python says so."""
+        if isinstance(value, str):
+            return value
         values = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(each, bool) for each in values):
             types = [*_types(cls.model_fields[info.field_name or ""].annotation)]
