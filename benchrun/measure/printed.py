@@ -90,7 +90,12 @@ def contradictory_rates(
         ("labels a step", checks[LABEL_TOKENS], np.minimum(checks[LABEL_TOKENS], tokens)),
     ):
         yield from _other_rate(unit, printed, computed, _half_digit(inside.step_time_s))
-    yield from _other_count("samples", inside.consumed_samples, inside.batch, inside.step)
+    # Beside the rate of a GPU, another one that is not below it is that of all.
+    printed = np.where(np.isnan(of_all) & (some >= rate), some, of_all) * inside.step_time_s
+    tokens, samples = np.where(np.isnan(tokens), printed, tokens), inside.batch
+    for made in (inside.printed_samples * inside.step_time_s, tokens / length):
+        samples = np.where(np.isnan(samples), made, samples)
+    yield from _other_count("samples", inside.consumed_samples, samples, inside.step)
     yield from _other_count("tokens", checks[CONSUMED_TOKENS], tokens, inside.step)
     counts = _counts(log, setting, models)
     if counts.values:
@@ -174,7 +179,8 @@ def _other_rate(unit: str, printed: Floats, computed: Floats, rounding: float) -
 def _other_count(
     unit: str, counted: Floats, a_step: Floats, step: NDArray[np.int64]
 ) -> Iterator[Problem]:
-    """A problem if what all steps so far consumed does not rise by as much ``a_step``.
+    """A problem if what all steps so far consumed does not rise by as much ``a_step``,
+    which is the batch, or follows from a printed rate.
 
     Rows that are some apart tell it: counters with few digits stand still between two.
     """
@@ -190,7 +196,9 @@ def _other_count(
     expected = float(np.median(a_step[known]))
     # A number that stands still or counts the steps is none of samples.
     if rise > 1 and abs(rise - expected) > AGREES * expected + rounding:
-        detail = f"{rise:.6g} {unit} a step are consumed, the batch has {expected:.6g}"
+        detail = (
+            f"{rise:.6g} {unit} a step are consumed, the batch or the rate gives {expected:.6g}"
+        )
         yield Problem("contradictory_rate", None, detail)
 
 

@@ -16,11 +16,14 @@ STEPS = 30
 FACTORS = st.one_of(st.just(1.0), st.floats(0.2, 0.7), st.floats(1.4, 5))
 
 
-def said(text: str) -> str | None:
+GIVEN = Setting(seq_length=8192, gbs=128, num_gpus=8)
+
+
+def said(text: str, given: Setting = GIVEN) -> str | None:
     reader = Reader()
     reader.feed(text.encode())
     reader.end()
-    fatal = summarise(reader.log("x.log"), given=Setting(seq_length=8192, gbs=128, num_gpus=8)).fatal
+    fatal = summarise(reader.log("x.log"), given=given).fatal
     return fatal.kind if fatal else None
 
 
@@ -235,6 +238,24 @@ def test_what_nanotron_counts_agrees(factor: float, name: str) -> None:
             f"[INFO]: iteration: {step} / {STEPS} | time_per_iteration_ms: 12.2K | {fields} | lm_loss: {9 / step:.3g}\n"
         )
     assert said(text) == wanted(factor)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FACTORS, st.sampled_from(["tokens/s/gpu", "samples/sec", "nanotron"]))
+def test_a_counter_agrees_with_the_rate_of_a_log_without_a_batch(factor: float, form: str) -> None:
+    text, tokens = "", 128 * 8192
+    for step in range(1, STEPS + 1):
+        counted = round(factor * step * tokens)
+        if form == "nanotron":
+            text += f"[INFO]: iteration: {step} / {STEPS} | consumed_tokens: {counted / 1e6:.3f}M"
+            text += f" | time_per_iteration_ms: 12.2K | tokens_per_sec: {tokens / 12.2e3:.1f}K"
+            text += f" | tokens_per_sec_per_gpu: {tokens / 12.2e3 / 8:.2f}K | lm_loss: {9 / step:.3g}\n"
+            continue
+        words = f"consumed tokens: {counted} | tokens/s/gpu: {tokens / 12.2 / 8:.1f}"
+        if form == "samples/sec":
+            words = f"consumed samples: {round(factor * step * 128)} | {form}: {128 / 12.2:.3f}"
+        text += step_line(step, 12.2).replace("| lm", f"| {words} | lm")
+    assert said(text, Setting(num_gpus=8 if form == "tokens/s/gpu" else None)) == wanted(factor)
 
 
 @pytest.mark.parametrize(
