@@ -11,6 +11,7 @@ the final norm and the output layer. With the layout ``Layout()`` and one token 
 describes the whole model, per token.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -125,6 +126,7 @@ class Operators:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def operators(
     model: "ModelShape",
     tokens: float = 1,
