@@ -195,6 +195,19 @@ def test_every_point_that_names_a_source_is_compared_with_it() -> None:
     }
 
 
+def test_a_source_names_a_variant_that_the_publisher_takes_only_on_request() -> None:
+    second = {_workload(row) for row in extract() if row["variant"] == "v2"}
+    for match in (each for recipe in recipes() for each in matches(recipe) if isinstance(each, Match)):
+        source = match.point.group.source or ""
+        asked = match.row["variant"] == "v1" and _workload(match.row) in second
+        if asked and f"{match.row['commit']} (" in source:
+            assert "variant v1" in source
+
+
+def _workload(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("commit", "recipe", "task", "gpu", "precision", "fp8_recipe"))
+
+
 def test_a_wrong_value_is_found() -> None:
     """A point of DeepSeek-V3 that sends tokens otherwise differs in the dispatcher."""
     match = next(each for each in matches("deepseek-v3") if isinstance(each, Match) and not each.differences)
