@@ -209,6 +209,7 @@ class Dialect(Traits):
         has none.
         """
         if not self.whole(line):
+            self._reach(line.text)
             return
         records = list(self.records(line.text))
         for record in records:
@@ -216,6 +217,16 @@ class Dialect(Traits):
         if not records:
             self.read_facts(line.text)
             self.read_results(line.text)
+
+    def _reach(self, text: str) -> None:
+        """Take that the step was made that a line which may be cut states; its other
+        numbers may be halves.
+        """
+        for record in self.records(text):
+            for column, digits, start, reading in record.values:
+                step = reading.parse(digits)
+                if column == "step" and step and start + len(digits) < len(text):
+                    self.reached = int(step)
 
     def records(self, text: str) -> Iterator[Record]:
         """The steps on a whole line, if its meaning depends on no other line."""

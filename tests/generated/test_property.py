@@ -4,6 +4,7 @@
 """
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,12 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchrun.frameworks.logs import Reader
+from benchrun.measure.summary import summarise
+
 from .bulk import check, check_served, dumped, loaded, servers, truths
 from .draw import draw
 from .forms import ALL
 from .truth import PRECISIONS
-from .wrap import WRAPPERS
-from .write import log
+from .wrap import WRAPPERS, wrapped
+from .write import lines, log
 
 OPEN: frozenset[tuple[str, str]] = frozenset()
 """Family of forms and kind of what benchrun still says wrongly."""
@@ -43,6 +47,33 @@ def test_servers_have_their_rates_or_none() -> None:
     with tempfile.TemporaryDirectory() as name:
         for truth in servers(60, 1):
             assert not check_served(truth, Path(name)), truth
+
+
+@pytest.mark.parametrize("form", sorted(ALL))
+def test_a_last_line_that_was_cut_gives_no_half_a_number(form: str) -> None:
+    """And one that lacks its line end alone is of a run that is over, in any wrapper."""
+    for seed, wrapper in enumerate(("plain", "srun-torchrun", "cloud")):
+        truth = replace(draw(Random(seed), form, wrapper, scenario="sound"), restart=None, evaluations=())
+        written = lines(truth)
+        rows = [index for index, line in enumerate(written) if line.part == "row"]
+        data = wrapped(written[: rows[-1] + 1], wrapper, truth.gpus, truth.seed).rstrip()
+        whole = read(data + b"\n")
+        assert read(data)[0] == whole[0], dumped(truth)
+        begin = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        before = read(data[:begin])
+        for at in Random(seed).sample(range(begin, len(data)), 5):
+            for value, *known in zip(read(data[:at])[1:], whole[1:], before[1:], strict=True):
+                assert value in known or rb"\r" in data[begin:], dumped(truth)
+
+
+def read(data: bytes) -> tuple[bool | None, float | None, float | None, float | None]:
+    """Whether the run is over; its time of a step, rate and last loss."""
+    reader = Reader()
+    reader.feed(data)
+    reader.end()
+    found = summarise(reader.log("job.log"))
+    rate, time = found.tokens_per_s_per_gpu, found.step_time_s
+    return found.complete, time and time.median, rate and rate.median, found.final_loss
 
 
 # The generator itself: every form writes, the same seed gives the same logs, a truth survives its file.
