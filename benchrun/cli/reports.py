@@ -33,14 +33,15 @@ from .runs import no_runs
 if TYPE_CHECKING:
     from benchrun.api import ReportModel, RunDir, RunResult, Verdict
 
-FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
-TEXTS = ("terminal", "markdown", "csv", "json", "junit")
+TEXTS = ("terminal", "markdown", "csv", "json", "junit", "prometheus")
 """Formats of the core: tables and documents, in which no run is drawn."""
+FORMATS = (*TEXTS, "html")
 MANY = 20
 """Runs whose reading takes seconds."""
 ENDINGS = {
     ".html": "html",
     ".xml": "junit",
+    ".prom": "prometheus",
     ".csv": "csv",
     ".json": "json",
     ".md": "markdown",
@@ -109,13 +110,13 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "--format",
     "form",
     type=Form(FORMATS),
-    help="terminal (the default on a terminal), markdown (elsewhere), csv, json, html (with plots), junit (for CI).",
+    help="terminal (the default on a terminal), markdown (elsewhere), csv, json, html (with plots), junit, prometheus.",
 )
 @click.option(
     "--output",
     type=FILE,
     metavar="FILE",
-    help="Write into FILE; its ending is the format (.html .xml .csv .json .md .txt).",
+    help="Write into FILE; its ending is the format (.html .xml .csv .json .md .txt .prom).",
 )
 @click.option(
     "--by",
@@ -321,8 +322,8 @@ def _check_history(history: bool, by: str, form: str) -> None:
             f"the HTML page has no histories by {by}",
             hint="--format terminal, markdown or csv, or --json",
         )
-    if form == "junit" and history:
-        raise UserError("a history has no test cases", hint="--format csv or --json")
+    if form in ("junit", "prometheus") and history:
+        raise UserError(f"a history has no form for {form}", hint="--format csv or --json")
 
 
 def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Verdict], Exit]":

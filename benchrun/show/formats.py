@@ -8,11 +8,14 @@ from benchrun import extensions
 from .curve import CurveView
 from .junit import junit
 from .model import ReportModel
+from .prometheus import prometheus
 from .runs import runs_page
 from .table import Table, as_csv, capitals, fitted, markdown
 from .terminal import run_page
 
-FORMATS = ("terminal", "markdown", "csv", "junit")
+OF_RUNS = {"junit": junit, "prometheus": prometheus}
+"""Formats that list runs, whatever a row is."""
+FORMATS = ("terminal", "markdown", "csv", *OF_RUNS)
 """Formats of text that need no extension."""
 
 SPARE = (
@@ -52,17 +55,16 @@ def formatted(
     one: bool = False,
     width: int | None = None,
 ) -> str:
-    """Format ``report`` as terminal, markdown, csv, junit or what an extension adds;
-    the first two are a page if there is ``one`` run.
+    """Format ``report`` as one of `FORMATS` or what an extension adds; the first two are
+    a page if there is ``one`` run.
 
-    ``by``: point, framework or scaling. JUnit has a case per run, whatever the rows
-    are. ``width``: of the terminal.
+    ``by``: point, framework or scaling. ``width``: of the terminal.
     """
     if form not in FORMATS:
         added: str = extensions.load("formats", form)(report, by=by)
         return added
-    if form == "junit":
-        return junit(report.results)
+    if form in OF_RUNS:
+        return OF_RUNS[form](report.results)
     if by == "scaling":
         return _scaling(report.curves, form)
     if form == "csv":

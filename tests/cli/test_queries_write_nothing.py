@@ -91,7 +91,7 @@ VALUES: dict[str, list[str]] = {
     "--metric": ["step_time_s"],
     "--num-layers": ["4"],
     "--baseline": ["OTHER", "RUNS"],
-    "--format": ["json", "html", "junit", "csv", "markdown"],
+    "--format": ["json", "html", "junit", "csv", "markdown", "prometheus"],
     "--by": ["framework"],
     "--output": ["NEW.json", "NEW", "LOG"],
     "--plot": ["NEW.svg", "LOG"],

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from xml.etree import ElementTree
 
 import pytest
@@ -147,6 +148,29 @@ def test_a_verdict_in_junit(report: ReportModel, verdict: str | None, ending: st
     given = first.verdict.model_copy(update={"verdict": verdict}) if verdict else None
     (case,) = ElementTree.fromstring(junit([RunResult(first.run_id, first.spec, first.metrics, given, ending)]))
     assert [child.tag for child in case if child.tag != "system-out"] == ([element] if element else [])
+
+
+SAMPLE = re.compile(r'benchrun_([a-z]\w*)(\{(?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)+\}) (\S+)')
+
+
+def test_prometheus_has_the_newest_run_of_each_point(report: ReportModel) -> None:
+    first = next(run for run in report.results if run.verdict and run.verdict.ratio)
+    strange = first.spec.model_copy(update={"recipe": 'a"b\\c\nd'})
+    later = replace(first, run_id=first.run_id.replace("-2026", "-2027"), spec=strange)
+    *lines, last = formatted(report_model([later, replace(first, spec=strange)]), "prometheus").splitlines()
+    assert last == "# EOF"
+    values = {}
+    for line in lines:
+        if not line.startswith("# "):
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            assert 'recipe="a\\"b\\\\c\\nd"' in labels
+            assert values.setdefault(name, float(value)) == float(value)
+    assert lines.count("# TYPE benchrun_step_time_s gauge") == 1
+    assert datetime.fromtimestamp(values["launched_timestamp_seconds"], timezone.utc).year == 2027
+    assert values["step_time_s"] == first.metrics.step_time_s.median
+    assert values["ratio"] == first.verdict.ratio.value
+    assert values["exit_code"] == first.verdict.exit_code
+    assert len([line for line in lines if not line.startswith("#")]) == len(values)
 
 
 # No format for readers has control characters, nor those that change the direction of text.
