@@ -11,6 +11,7 @@ best, and each part is tested like a series of its own. A series without a chang
 therefore gets one in at most `ALPHA` of the cases.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -45,6 +46,42 @@ def changes(values: Values) -> list[Cut]:
     which prove nothing.
     """
     return sorted(_cuts(np.asarray(values, dtype=np.float64), 0))
+
+
+def chance_of_change(values: Values) -> float:
+    """Probability that a series without a change looks as changed as ``values``."""
+    cut = _strongest(np.asarray(values, dtype=np.float64))
+    if cut is None:
+        return 1.0
+    return cut.chance
+
+
+def bunched(values: Values) -> list[Cut]:
+    """The ends of rows of high values, if the high ones stand together: a short rise
+    inside a long series, which the rank test of one change does not see.
+
+    Two levels that fit best divide high from low. The chance is that of as few rows if
+    every order were as likely (Wald and Wolfowitz, On a test whether two samples are from
+    the same population, 1940).
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.size < SHORTEST:
+        return []
+    ordered = np.sort(series)
+    high = series >= ordered[_place(ordered)]
+    edges = np.flatnonzero(np.diff(high)) + 1
+    rows, many, all_of = (
+        int((np.diff(high, prepend=False) & high).sum()),
+        int(high.sum()),
+        high.size,
+    )
+    ways = 0
+    for number in range(1, rows + 1):
+        ways += math.comb(many - 1, number - 1) * math.comb(all_of - many + 1, number)
+    chance = ways / math.comb(all_of, many)
+    if chance > ALPHA:
+        return []
+    return [Cut(int(place), chance) for place in edges]
 
 
 def _cuts(values: Floats, offset: int) -> Iterator[Cut]:

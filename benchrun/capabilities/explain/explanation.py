@@ -73,15 +73,20 @@ def explain(
 
 
 def _stretches(run: Evidence, causes: Sequence[Cause]) -> Iterator[Stretch]:
-    """The levels of the run's speed, each with the cause that sets in with it."""
+    """The levels of the run's speed, each with the cause that sets in with it and lasts."""
     found = levels(run)
-    least = min((level.seconds for level in found), default=0.0)
-    for level in found if len(found) > 1 else ():
-        name = None
-        for cause in causes:
-            since = cause.since_step or level.last_step + 1
-            if level.seconds >= (1 + FAULT_SHARE) * least and since <= level.first_step + FEWEST:
-                name = cause.cause
+    if len(found) < 2:
+        return
+    before = min(level.seconds for level in found)
+    name = None
+    for level in found:
+        if level.seconds >= (1 + FAULT_SHARE) * before:
+            for cause in reversed(causes):
+                if cause.since_step and abs(cause.since_step - level.first_step) <= FEWEST:
+                    name = cause.cause
+        elif level.seconds <= (1 - FAULT_SHARE) * before:
+            name = None
+        before = level.seconds
         yield Stretch(
             first_step=level.first_step,
             last_step=level.last_step,
@@ -119,16 +124,20 @@ def _not_slower(run: Evidence, other: Evidence) -> str | None:
 
 
 def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
-    """A fault for each cause that costs this run more than the other one."""
+    """A fault for each cause that costs this run more than the other one.
+
+    None costs more than the whole step is longer: what other parts gained, its cure would
+    not save.
+    """
     others = _by_cause(waterfall(other))
+    whole = run.step_s - other.step_s
     offloads = run.spec.training.offload_activations and not other.spec.training.offload_activations
     for name, seconds in _by_cause(waterfall(run)).items():
         less = others.get(name, 0.0)
-        if seconds <= less:
+        lost = min(seconds - less, whole)
+        if lost <= 0:
             continue
-        cause = fault(
-            name, seconds - less, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}"
-        )
+        cause = fault(name, lost, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}")
         if offloads and name == "memory_bound":
             cause = cause.model_copy(update={"advice": OFFLOADED})
         yield cause

@@ -34,6 +34,8 @@ LAYER_S = 0.0025
 overhead is normal and no fault. A healthy host took 10 ms for a layer of 2.2 ms.
 """
 HALF, MOST = 0.5, 0.8
+SLOWER_GPU = ("slow_rank", "clocks")
+"""Causes that make every kernel of a GPU slower."""
 DELAYS: tuple[tuple[Name, str, str], ...] = (
     ("data", "data_s", "waits for its loader"),
     ("host", "queued_s", "has threads waiting for a core"),
@@ -69,6 +71,9 @@ def _with_rise(found: list[Cause], of_steps: Cause, seconds: float) -> list[Caus
             rank = of_steps.rank if cause.rank is None else cause.rank
             update = {"since_step": of_steps.since_step, "evidence": words, "rank": rank}
             return [*found[:number], cause.model_copy(update=update), *found[number + 1 :]]
+    if of_steps.cause in SLOWER_GPU:
+        # Its products are slower than alone as all of its kernels are.
+        found = [cause for cause in found if cause.cause != "matmul"]
     if all(cause.seconds < HALF * seconds for cause in found):
         return [*found, of_steps]
     return found

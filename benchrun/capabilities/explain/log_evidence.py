@@ -34,10 +34,12 @@ from benchrun.vocabulary import DEGREES
 from .evidence import Evidence
 from .explanation import explain
 from .foreign import foreign_trace
-from .model import Explanation
+from .model import FAULT_SHARE, Explanation
 from .stages import explain_stages
 from .timers import printed
 
+FOLLOWING = 8
+"""Steps behind the start, beside which its own ones are slow or not."""
 UNFINISHED = "early_end"
 """Problem of a log whose job goes on, or was stopped: its steps are explained all the same."""
 SAVING = re.compile(rb"(?i)saving (?:model |the )?checkpoint|saved checkpoint|checkpoint saved?\b")
@@ -162,7 +164,8 @@ def steps_of(rows: CompletedRows, window: Window | None) -> tuple[Floats, Floats
 def earlier_of(log: Log, rows: CompletedRows, window: Window | None) -> dict[str, Any]:
     """Fields of the evidence on the steps before the ``window``, and on their work.
 
-    A start makes steps slower, so that those which are not are as good as any other.
+    A start makes steps slower than those that follow it, so that steps which are not are
+    as good as any other.
     """
     measured = _measured_rows(rows, window)
     segments = np.unique(log.distinct.column("segment"))
@@ -171,7 +174,8 @@ def earlier_of(log: Log, rows: CompletedRows, window: Window | None) -> dict[str
     if window is None or not len(measured.step):
         return found
     rows = rows.chosen(rows.step < window.first_step)
-    slow = ~(rows.step_time_s <= np.median(measured.step_time_s))
+    following = (1 + FAULT_SHARE) * np.median(measured.step_time_s[:FOLLOWING])
+    slow = ~(rows.step_time_s <= following)
     after_start = int(np.flatnonzero(slow)[-1]) + 1 if slow.any() else 0
     kept_rows = np.arange(len(slow)) >= max(after_start, 1)
     rows = rows.chosen(kept_rows & rows.usable)

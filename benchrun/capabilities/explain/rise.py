@@ -2,13 +2,14 @@
 for a while. The other steps show what the same work can take.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.measure.changes import SHORTEST, changes
+from benchrun.measure.changes import SHORTEST, bunched, chance_of_change, changes
 from benchrun.measure.samples import Samples
 from benchrun.measure.statistics import Floats
 
@@ -23,6 +24,8 @@ CHANCE = 0.01
 """Largest chance of a rise among steps in any order: every run is tested."""
 LASTING = 8
 """Steps that a rise for good has at least: late hosts of kept runs slowed down five."""
+MUCH, BRIEF = 0.5, 6
+"""Share of the step by which as few steps as these must rise, to be more than a pause."""
 AT_ONCE = 0.7
 """Share of a rise that the nearest steps show: a drift of clocks, data or routing takes
 longer.
@@ -96,15 +99,15 @@ def levels(run: Evidence) -> list[Level]:
     times, steps = timed(run)
     if not run.same_work or len(times) < SHORTEST:
         return []
-    bounds = [0]
-    for cut in changes(times):
-        if cut.chance <= CHANCE:
-            bounds.append(cut.place)
-    bounds.append(len(times))
-    while len(bounds) > 2 and (weakest := _weakest(run, times, bounds)):
+    places = {cut.place for cut in (*changes(times), *bunched(times))}
+    bounds = [0, *sorted(places), len(times)]
+    while len(bounds) > 2:
+        for number in range(1, len(bounds) - 1):
+            bounds[number] = _between(times, *bounds[number - 1 : number + 2])
+        weakest = _weakest(run, times, bounds)
+        if weakest is None:
+            break
         bounds.remove(weakest)
-    for number in range(1, len(bounds) - 1):
-        bounds[number] = _between(times, *bounds[number - 1 : number + 2])
     last = float(run.steps[-1])
     found = []
     for begin, end in pairwise(bounds):
@@ -117,17 +120,26 @@ def levels(run: Evidence) -> list[Level]:
 
 
 def _weakest(run: Evidence, times: Floats, bounds: list[int]) -> int | None:
-    """The bound between the two levels that differ least, if that is too little or one of
-    them too short for a level.
+    """The bound between the two levels that differ least, if that is too little, not sure,
+    or one of them too short for a level.
     """
-    medians = [float(np.median(times[begin:end])) for begin, end in pairwise(bounds)]
     weak = []
-    for number, bound in enumerate(bounds[1:-1], 1):
-        before, after = medians[number - 1], medians[number]
-        short = min(bound - bounds[number - 1], bounds[number + 1] - bound) < LASTING
-        if short or abs(after - before) < _least(run, min(before, after)):
-            weak.append((abs(after - before), bound))
+    for begin, bound, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        before = float(np.median(times[begin:bound]))
+        after = float(np.median(times[bound:end]))
+        change, usual = abs(after - before), min(before, after)
+        slow, fast = (
+            (end - bound, bound - begin) if after > before else (bound - begin, end - bound)
+        )
+        short = slow < _fewest(change, usual) or fast < FEWEST
+        if short or change < _least(run, usual) or chance_of_change(times[begin:end]) > CHANCE:
+            weak.append((change, bound))
     return min(weak)[1] if weak else None
+
+
+def _fewest(change: float, usual: float) -> int:
+    """Steps that a slow level has at least, which takes ``change`` more than ``usual``."""
+    return BRIEF if change > MUCH * usual else LASTING
 
 
 def _between(times: Floats, begin: int, bound: int, end: int) -> int:
@@ -162,9 +174,11 @@ def _lasting(run: Evidence) -> Rise | None:
     for cut in changes(times):
         place = _begin(times, cut.place)
         before, after = times[:place], times[place:]
-        if not len(before) or len(after) < LASTING:
+        if not len(before) or not len(after):
             continue
         usual = float(np.median(before))
+        if len(after) < _fewest(float(np.median(after)) - usual, usual):
+            continue
         higher = rise(times, place, _least(run, usual))
         if higher and cut.chance <= CHANCE and _at_once(before, after):
             since = int(steps[place])
@@ -252,7 +266,7 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
 
 
 class _Sides(NamedTuple):
-    """Samples of one GPU before and after a rise."""
+    """Samples of one GPU beside a rise (``before``) and in it (``after``)."""
 
     gpu: Gpu
     before: Samples
@@ -284,24 +298,57 @@ def _changed(run: Evidence, found: Rise) -> tuple[Name, Gpu | None, str] | None:
     for find in (_still, _slowed, _working):
         if changed := find(sides, 1 - found.before_s / found.after_s):
             return changed
-    return None
+    return _computing(run, found, sides)
+
+
+def _computing(
+    run: Evidence, found: Rise, sides: list[_Sides]
+) -> tuple[Name, Gpu | None, str] | None:
+    """The one GPU on which the same work takes longer, although it never waits for its
+    host."""
+    if run.ranks is None:
+        return None
+    rose = found.after_s - found.before_s
+    slower = []
+    for rank in run.ranks.ranks:
+        if _growth(run.ranks.steps, rank.compute_time_s, found) >= HALF * rose:
+            slower.append(rank.rank)
+    mine = [side for side in sides if side.gpu.rank in slower]
+    if len(slower) != 1 or len(mine) != 1 or mine[0].means("utilisation_percent")[1] < BUSY:
+        return None
+    words = (
+        f"{mine[0].gpu.name} has a kernel nearly all the time and needs longer for the same work: "
+        "another process on it, or the GPU itself"
+    )
+    return "slow_rank", mine[0].gpu, words
+
+
+def _growth(numbers: Sequence[int], times: Sequence[float], found: Rise) -> float:
+    """Seconds by which ``times`` of the steps ``numbers`` are longer in the rise; 0 if it
+    covers all of them, or none."""
+    series = np.array(times)[1:]  # the first step compiles
+    inside = found.covers(np.array(numbers[1:], dtype=float))
+    if inside.all() or not inside.any():
+        return 0.0
+    return float(np.median(series[inside]) - np.median(series[~inside]))
 
 
 def _sides(course: Course, run: Evidence, found: Rise) -> list[_Sides]:
-    """Samples of each GPU before and after; none if there are too few."""
+    """Samples of each GPU in the rise and beside it; none if there are too few."""
     numbers = sorted(course.ends)
-    if found.since_step not in numbers[1:]:
+    if found.since_step not in numbers:
         return []
     first = numbers.index(found.since_step)
     last = numbers[-1] if found.until_step is None else found.until_step
     if last not in course.ends:
         return []
-    rose, end = course.ends[numbers[first - 1]], course.ends[last]
-    start = course.ends[numbers[0]]
+    rose, fell = course.ends[numbers[max(first - 1, 0)]], course.ends[last]
+    start, end = course.ends[numbers[0]], course.ends[numbers[-1]]
     sides = []
     for gpu in course.gpus:
-        before = course.between(gpu, start, rose)
-        after = course.between(gpu, rose + found.before_s, end)
+        beside = [course.between(gpu, start, rose), course.between(gpu, fell, end)]
+        before = np.concatenate(beside)
+        after = course.between(gpu, rose + found.before_s, fell)
         if not len(before) or len(after) < FEWEST:
             return []
         sides.append(_Sides(gpu, before, after))

@@ -29,7 +29,8 @@ def known(name: str = DENSE, *, steps: int = 40, step_s: float | None = None, **
     """The same with ``steps`` equal steps and other fields."""
     run = kept(name)
     times = np.full(steps, step_s or run.typical_s)
-    return replace(run, times=changed.pop("times", times), steps=np.arange(6, 6 + steps), **changed)
+    fields = {"earlier": np.empty(0), "earlier_steps": np.empty(0), "times": times, **changed}
+    return replace(run, steps=np.arange(6, 6 + steps), **fields)
 
 
 def hosts(ranks: int = 4, *, bound: bool = False, steps: int = 45, **seconds: dict[int, float]) -> HostTimes:

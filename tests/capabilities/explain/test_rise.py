@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known import first, known
+from known import first, kept, known
 
 from benchrun.capabilities.explain import course
+from benchrun.capabilities.explain.advice import fault
 from benchrun.capabilities.explain.evidence import Evidence
+from benchrun.capabilities.explain.explanation import slower_parts
+from benchrun.capabilities.explain.faults import _with_rise
 from benchrun.capabilities.explain.model import FAULT_SHARE
-from benchrun.capabilities.explain.rise import risen
+from benchrun.capabilities.explain.rise import Rise, of_rise, risen
 from benchrun.measure.samples import SAMPLE
 from benchrun.model.parts import Moe
+from benchrun.rundir.rank_times import RankTime, RankTimes
 
 STEPS, STEP_S = 40, 2.0
 SEEDS = range(20)
@@ -154,3 +158,50 @@ def test_a_pause_has_the_rank_whose_gpu_alone_stands_still(still: list[int | Non
             level["utilisation_percent"][place] = 0.0
     cause = first(run_of(times, course=course_of(times, changed)))
     assert (cause.cause, cause.rank) == ("jitter", rank)
+
+
+def on_one_gpu(times: np.ndarray, used: float = 99.0) -> Evidence:
+    """A run of one rank, whose GPU has a kernel in ``used`` percent of the time."""
+    level = {"utilisation_percent": np.full(len(times), used)}
+    samples_of = course_of(times, dict.fromkeys(range(4), level))
+    own = RankTime(
+        rank=0, host="node1", compute_time_s=(9.0, *times.tolist()), collective_time_s=(0.0,) * (len(times) + 1)
+    )
+    ranks = RankTimes(steps=tuple(range(5, 6 + len(times))), ranks=(own,))
+    return run_of(times, ranks=ranks, course=replace(samples_of, gpus=samples_of.gpus[:1]))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_gpu_that_slows_down_for_a_while_is_named_with_its_steps(seed: int) -> None:
+    """Another job on the GPU, anywhere in the run: at least six steps twice as slow, or eight by an eighth."""
+    random = np.random.default_rng(seed)
+    length, share = [(6, 2.0), (8, 0.13), (12, 0.2), (15, 1.0)][seed % 4]
+    begin = int(random.choice([0, 10, 20, STEPS - length]))
+    numbers = np.arange(STEPS)
+    slow = (numbers >= begin) & (numbers < begin + length)
+    found = first(on_one_gpu(series(seed) * np.where(slow, 1 + share, 1)))
+    assert (found.cause, found.kind, found.rank) == ("slow_rank", "fault", 0)
+    assert abs(found.since_step - (6 + begin)) <= 2
+    if begin + length < STEPS:
+        assert abs(int(found.evidence.split(" to ")[1].split(",")[0]) - (5 + begin + length)) <= 2
+
+
+def test_a_gpu_that_waits_is_not_the_slow_one() -> None:
+    times = series(0) * from_step(PLACE, 1, 1.5)
+    assert first(on_one_gpu(times, used=60.0)).cause == "unknown"
+
+
+def test_products_of_a_slower_gpu_are_no_cause_of_their_own() -> None:
+    rose = of_rise(on_one_gpu(series(0) * from_step(PLACE, 1, 1.5)), Rise(6 + PLACE, None, 2.0, 3.0, 0.6))
+    assert rose.cause == "slow_rank"
+    assert _with_rise([fault("matmul", 0.9 * rose.seconds, "slower than alone")], rose, rose.seconds) == [rose]
+
+
+def test_a_part_that_is_longer_than_in_another_run_costs_no_more_than_the_run_is_longer() -> None:
+    exposed = kept().breakdown.model_copy(update={"communication_s": 0.6})
+    other = known(step_s=4.28, breakdown=exposed, ranks=None, hosts=None)
+    more = exposed.model_copy(update={"communication_s": 1.2})
+    longer = known(step_s=4.4, breakdown=more, ranks=None, hosts=None)
+    found = [cause for cause in slower_parts(longer, other) if cause.cause == "exposed_dp"]
+    assert [cause.seconds for cause in found] == [pytest.approx(longer.step_s - other.step_s)]
+    assert list(slower_parts(other, replace(other))) == []
