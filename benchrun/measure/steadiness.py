@@ -69,6 +69,8 @@ CLOCK_DEVIATION = 0.41
 """Deviation of the difference of two times that a clock cut off, in its resolution: the
 root of 1/6.
 """
+MIN_APART, MIN_SHARE = 0.05, 0.25
+"""Share of the faster of two speeds by which they differ, and share of the rows that each has."""
 NOISY_DEVIATION = 0.05
 NOISY_OUTLIERS = 0.05
 
@@ -95,6 +97,9 @@ class Steadiness(Frozen):
     """
     outliers: int = 0
     """Rows far above the median, without those that the period explains."""
+
+    speeds_s: tuple[float, float] | None = None
+    """Times of a fast and of a slow step, if hardly any step takes a time between them."""
 
     @property
     def drifted(self) -> bool:
@@ -158,7 +163,22 @@ def steadiness(
         periodic_excess_s=comb.excess_s if comb else None,
         drift_pct=100 * drift / median,
         outliers=outliers,
+        speeds_s=_two_speeds(times, resolution_s),
     )
+
+
+def _two_speeds(times: Floats, resolution_s: float) -> tuple[float, float] | None:
+    """The medians on both sides of the widest gap between times, if they differ clearly
+    and the gap is most of the difference.
+    """
+    ordered = np.sort(times)
+    gaps, fewest = np.diff(ordered), round(MIN_SHARE * times.size)
+    at = fewest + int(np.argmax(gaps[fewest - 1 : -fewest + 1]))
+    fast, slow = float(np.median(ordered[:at])), float(np.median(ordered[at:]))
+    clear = slow - fast > max(MIN_APART * fast, 2 * resolution_s)
+    if clear and gaps[at - 1] > (slow - fast) / 2:
+        return fast, slow
+    return None
 
 
 def _recurs(comb: _Comb, median: float, *, alone: bool) -> str:

@@ -42,6 +42,17 @@ def test_three_occurrences_are_enough_and_two_are_not(period: int) -> None:
     assert judge(times[:-1]).period is None
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.002, 0.02])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_a_median_between_two_speeds_is_that_of_no_step(noise: float, share: float, in_turn: bool) -> None:
+    places = np.arange(80) % 10 / 10 if in_turn else np.arange(80) / 80
+    times = run(80, noise) * np.where(places < share, 2.0, 1.0)
+    assert judge(times).speeds_s == pytest.approx((STEP, 2 * STEP), rel=0.02)
+    assert judge(run(80, noise)).speeds_s is None
+    assert judge(run(80, noise) * np.linspace(1, 2, 80)).speeds_s is None
+
+
 def test_the_sentence_says_what_a_person_would() -> None:
     times = np.full(100, 1.17)
     times[4::10] = 1.38
