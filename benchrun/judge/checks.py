@@ -200,7 +200,11 @@ def loss_check(
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     """Reason why these runs give no number; None if they do."""
     if ending not in (None, "completed"):
-        return f"the ending of the job is {ending}"
+        cause = ""
+        for run in metrics:
+            if run.fatal and not cause:
+                cause = f"; {run.fatal.kind}: {run.fatal.detail}"
+        return f"the ending of the job is {ending}{cause}"
     reasons = (reason for run in metrics if (reason := _broken(run)))
     return next(reasons, None if metrics else "nothing was measured")
 

@@ -22,6 +22,8 @@ class CurveView:
     measured: tuple[CurvePoint, ...] = ()
     predicted: tuple[CurvePoint, ...] = ()
     """Empty if nothing can be predicted."""
+    ahead: tuple[CurvePoint, ...] = ()
+    """Larger sizes that nobody measured: predicted in proportion to the largest measured one."""
 
     @property
     def points(self) -> Sequence[CurvePoint]:
@@ -62,7 +64,12 @@ class CurveView:
             titles += ["predicted s", "low", "high", "efficiency predicted %"]
             steps = [(one.step_s, one.low_s, one.high_s) for one in self.predicted]
             columns += [*map(list, zip(*steps, strict=True)), _percent(self.predicted)]
-        return Table(titles, list(zip(*columns, strict=True)))
+        rows: list[Sequence[Any]] = list(zip(*columns, strict=True))
+        shares = _percent([*self.points[:1], *self.ahead])[1:]
+        for point, share in zip(self.ahead, shares, strict=True):
+            expected = (point.step_s, point.low_s, point.high_s)
+            rows.append((point.num_gpus, int(point.gbs), None, None, *expected, share))
+        return Table(titles, rows)
 
     def text(self) -> str:
         """Text for a terminal: a title, the table, and where the curve breaks."""
@@ -94,7 +101,14 @@ class CurveView:
                 row["predicted_s"] = {"median": one.step_s, "low": one.low_s, "high": one.high_s}
                 row["parts_s"] = dict(one.parts)
             rows.append(row)
+        ahead = []
+        for point in self.ahead:
+            seconds = {"median": point.step_s, "low": point.low_s, "high": point.high_s}
+            ahead.append(
+                {"num_gpus": point.num_gpus, "gbs": int(point.gbs), "predicted_s": seconds}
+            )
         return {
+            "ahead": ahead,
             "title": self.title,
             "scaling": self.kind,
             "points": rows,
@@ -134,6 +148,9 @@ def _curves(view: CurveView) -> Iterator[Series]:
         if view.measured:
             name = "predicted, with its interval"
         yield Series(name, rates, places, low, high, style="dashed")
+    if view.ahead:
+        sizes = tuple(float(point.num_gpus) for point in view.ahead)
+        yield Series("expected", view.rates(view.ahead), sizes, style="dashed")
 
 
 def _same(view: CurveView) -> str:

@@ -3,6 +3,7 @@ every report uses.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from benchrun.judge.checks import Check
@@ -12,7 +13,7 @@ from benchrun.judge.references import Reference, load_references
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.metric import Metric
 from benchrun.measure.registry import tabled
-from benchrun.measure.statistics import spread_percent
+from benchrun.measure.statistics import confidence_interval, spread_percent
 from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, by_path, in_words
@@ -161,12 +162,22 @@ def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
 
 
 def ratio_cells(repeats: Sequence[RunResult]) -> list[Any]:
-    """The values of `RATIO` for one point: those of its newest verdict that has them."""
+    """The values of `RATIO` for one point: of verdicts on single runs the median and its
+    interval, as far as they have the reference of the newest.
+    """
+    found = []
     for result in sorted(repeats, key=lambda run: stamp_of(run.run_id), reverse=True):
         if result.verdict and result.verdict.ratio:
-            found = result.verdict.ratio
-            return [getattr(found, name) for name in RATIO.values()]
-    return [None] * len(RATIO)
+            found.append(result.verdict.ratio)
+    if not found:
+        return [None] * len(RATIO)
+    newest = found[0]
+    values = [each.value for each in found if each.reference == newest.reference]
+    interval = confidence_interval(values)
+    if interval and len(set(values)) > 1:
+        sizes = {"value": median(values), "low": interval.low, "high": interval.high}
+        newest = newest.model_copy(update=sizes)
+    return [getattr(newest, name) for name in RATIO.values()]
 
 
 def runs_page(results: Sequence[RunResult]) -> str:

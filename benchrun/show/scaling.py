@@ -63,13 +63,16 @@ def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
     )
     for spec, rate in points:
         # Everything except the size and the number of steps stays the same along a
-        # curve.
+        # curve; of runs that are spread over more nodes those on the fewest count.
         same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
         for kind, batch in (
             ("weak", Fraction(spec.gbs, spec.num_gpus)),
             ("strong", Fraction(spec.gbs)),
         ):
-            families[kind, batch, same][spec.num_gpus] = (spec, rate)
+            family = families[kind, batch, same]
+            held = family.get(spec.num_gpus)
+            if held is None or spec.num_nodes <= held[0].num_nodes:
+                family[spec.num_gpus] = (spec, rate)
     found = []
     for (kind, *_), family in families.items():
         if len(family) > 1:
@@ -80,7 +83,7 @@ def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
     return found
 
 
-SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
+SIZES = ("num_gpus", "num_nodes", "dp", "gbs", "num_microbatches")
 """Fields that change along a curve."""
 PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
 """Fields that a published ratio shares with the runs."""

@@ -1,6 +1,6 @@
 """Curves over numbers of GPUs: of runs, measured beside predicted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
@@ -61,7 +61,25 @@ def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, floa
             )
     known = tuple(predicted) if len(predicted) == len(measured) else ()
     kind: Scaling = "weak" if curve.kind == "weak" else "strong"
-    return CurveView(curve_title(curve.spec), kind, curve.spec.seq_length, measured, known)
+    ahead = tuple(_ahead(curve, measured[-1], known[-1].step_s)) if known else ()
+    return CurveView(curve_title(curve.spec), kind, curve.spec.seq_length, measured, known, ahead)
+
+
+def _ahead(curve: Curve, last: CurvePoint, predicted_s: float) -> Iterator[CurvePoint]:
+    """The next two doublings of the GPUs after the largest measured size, whose step is
+    ``predicted_s`` by prediction alone.
+    """
+    largest = curve.specs[-1]
+    share = last.step_s / predicted_s
+    for factor in (2, 4):
+        gbs = largest.gbs * factor if curve.kind == "weak" else largest.gbs
+        spec = largest.resized(num_gpus=largest.num_gpus * factor, gbs=gbs)
+        one = None
+        if gbs % (spec.mbs * spec.dp) == 0:
+            one = expected_step(spec)
+        if one:
+            low_s, high_s = share * one.low, share * one.high
+            yield CurvePoint(spec.num_gpus, gbs, share * one.median, {}, low_s, high_s)
 
 
 def _profiled(run: RunResult) -> dict[str, float]:

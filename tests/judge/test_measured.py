@@ -342,6 +342,8 @@ def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept: Kept) -> None:
     for otherwise in ({"image": "another"}, {"env": {"NCCL_ALGO": "Ring"}}, {"num_nodes": 2}):
         (found,) = curves([*ones, on(2, 32, 90.0, **otherwise)])
         assert found.rates == {1: 100.0, 2: 99.0}
+    (over_nodes,) = curves([*ones, on(4, 64, 97.0, num_nodes=2)])
+    assert over_nodes.rates == {1: 100.0, 2: 99.0, 4: 97.0}
 
 
 def kept_points() -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ const rows = [...table.tBodies[0].rows].map(row => {
   const number = Number(link.hash.slice(2));
   const section = document.getElementById("s" + number);
   return {row, link, number, section, text, name: link.textContent, verdict: text("verdict"), day: text("launched"),
-    words: (row.textContent + " " + data[number].id).toLowerCase()};
+    words: `${row.textContent} ${data[number].id} ${row.querySelector("[data-nodes]")?.dataset.nodes ?? ""}`.toLowerCase()};
 });
 const runOf = number => rows.find(run => run.number === number);
 
@@ -30,6 +30,7 @@ let state = {...EMPTY};
 
 function readAddress() {
   const hash = location.hash;
+  if (/^#[a-qs-z]/.test(hash) || hash === "#runs") return; // a section: the runs stay as they are
   state = {...EMPTY};
   if (/^#r\d+$/.test(hash)) state.open = hash.slice(2);
   if (hash.startsWith("#?"))

@@ -3,6 +3,7 @@ one to sort, filter and compare.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
@@ -36,7 +37,7 @@ NODES = 12
 """Column that is left out where all runs have the same."""
 SPARE = (9, 11)
 """Columns that paper has no room for."""
-FIRST_ROWS = 8
+FIRST_ROWS = 12
 """Rows of a table of the summary that are open from the beginning."""
 
 
@@ -91,7 +92,17 @@ def page(
         result, one = report.results[index], explained[index]
         parts += section(result, names[index], index, one, brief=number > BRIEF)
     parts.append("</section>")
-    return document(title, [HIDE, *parts], _scripts(report.results))
+    head, *rest = parts
+    return document(title, [HIDE, head, _contents("".join(rest)), *rest], _scripts(report.results))
+
+
+def _contents(text: str) -> str:
+    """Links to the sections of a page."""
+    links = []
+    for identity, name in re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', text):
+        if identity != "each":
+            links.append(f'<a href="#{identity}">{name}</a>')
+    return f"<nav>{' '.join(links)}</nav>"
 
 
 def _sentence(text: str) -> str:

@@ -1,6 +1,6 @@
 """One run of a page: its row, and its section."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from typing import Any
 
@@ -33,6 +33,10 @@ RANGE = 2.0
 """Ratios from 1 / this to this are on the axis."""
 WIDTH = 120
 """Width of the axis."""
+SPAN = 24
+"""Letters of nodes that stay on one line."""
+LONGEST = 90
+"""Letters of a reason in the table of all runs."""
 TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 
 
@@ -63,13 +67,33 @@ def hosts_of(run: RunResult) -> list[str]:
     return [str(node.get("host")) for node in objects(run.environment.get("nodes"))]
 
 
+def folded(hosts: Sequence[str]) -> str:
+    """Nodes as Slurm writes them: ``hgx-[01-04,07]``."""
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        stem = host.rstrip("0123456789")
+        groups.setdefault(stem, []).append(host[len(stem) :])
+    texts = []
+    for stem, numbers in groups.items():
+        spans: list[list[str]] = []
+        for number in sorted(numbers, key=lambda each: (len(each), each)):
+            if spans and number and int(number) == int(spans[-1][-1]) + 1:
+                spans[-1] = [spans[-1][0], number]
+            else:
+                spans.append([number])
+        inner = ",".join("-".join(span) for span in spans)
+        texts.append(stem + (f"[{inner}]" if len(numbers) > 1 else inner))
+    return ", ".join(texts)
+
+
 def row(run: RunResult, name: str, number: int) -> list[str]:
     """The cells of a run in the table of all runs."""
     ratio = run.verdict.ratio if run.verdict else None
     launched = f"{run.launched:%Y-%m-%d}" if run.launched else ""
     cells = [f'<a href="#r{number}">{escape(name)}</a>', launched, verdict_html(run.judgement)]
     if ratio is None:
-        cells += ["", "", "", ""]
+        why = run.verdict.reason if run.verdict else ""
+        cells += ["", "", "", escape(why[:LONGEST] + "..." * (len(why) > LONGEST))]
     else:
         ends = f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.high else f"{ratio.low:.3f} or more"
         who = ratio.source.partition(";")[0].partition(",")[0]
@@ -77,7 +101,12 @@ def row(run: RunResult, name: str, number: int) -> list[str]:
     values: Mapping[str, Any] = run.numbers.metrics if run.numbers else {}
     for key in READ[:4]:
         cells.append(metric_of(key).text(values.get(key), ""))
-    return [*cells, served(values) or "", escape(", ".join(hosts_of(run)))]
+    hosts = hosts_of(run)
+    nodes = escape(folded(hosts))
+    if len(hosts) > 1:
+        whole = " class=s" * (len(nodes) <= SPAN)
+        nodes = f'<span{whole} data-nodes="{escape(" ".join(hosts))}">{nodes}</span>'
+    return [*cells, served(values) or "", nodes]
 
 
 TITLES = (

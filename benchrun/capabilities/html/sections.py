@@ -2,7 +2,9 @@
 frameworks, curves, published numbers.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -19,8 +21,8 @@ from benchrun.capabilities.history.series import (
 )
 from benchrun.capabilities.history.text import changed_text
 from benchrun.judge.difference import NOTICEABLE, difference
-from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
+from benchrun.measure.changes import changes
 from benchrun.measure.statistics import confidence_interval
 from benchrun.show.curve import scaling_plots
 from benchrun.show.model import ReportModel
@@ -31,6 +33,11 @@ from benchrun.show.table import Table
 
 from .run import hosts_of
 
+POINTS = (
+    *("point", "layout", "with", "runs", "ratio", "low", "high"),
+    *("step time s", "tokens/s/GPU", "MFU", "verdict", "source"),
+)
+"""Columns of the table of points that a page shows."""
 FRAMEWORKS = {
     "framework": "framework",
     "runs": "runs",
@@ -47,53 +54,82 @@ BLAMED = ("slow_rank", "slow_node", "data", "host", "clocks", "power")
 def summary(
     report: ReportModel, explained: Sequence[Explanation | None], *, history: bool
 ) -> Iterator[Section]:
-    """What a reader asks first: which node is slow, and what changed."""
+    """What a reader asks first: the points, which node is slow, and what changed."""
+    points = _points(report.readable)
+    if 1 < len(points.rows) <= len(report.results) / 2:
+        text = (
+            "Each point with its repeats together, beside its reference: the median of the ratios and its "
+            "interval; of fewer than six runs, their range. Two points differ where these do not overlap."
+        )
+        yield Section("points", "Points", text, tables=(points,))
     nodes = nodes_table(report.results, explained)
     if len(nodes.rows) > 1:
         text = (
-            "Runs of each node beside the runs of the same point on other nodes, the slowest first. "
-            "A node whose interval lies above 0 is slower than the others."
+            "Runs of each node beside those of the same point on other nodes, between the same changes, "
+            "the slow ones first, then those of failed runs. A node whose interval lies above 0 is slower; "
+            "since: it was not before."
         )
         yield Section("nodes", "Nodes", text, tables=(nodes,))
     if not history:
         return
-    changes = changes_table(history_of(report.results).series)
-    if changes.rows:
+    found = changes_table(history_of(report.results).series)
+    if found.rows:
         text = (
             f"Where the step time of a point changed, or its newest day differs from all days before. "
             f"Interval: the range of the earlier runs, and {100 * NOTICEABLE:.0f} % by which repeats differ."
         )
-        yield Section("changes", "Changes", text, tables=(changes,))
+        yield Section("changes", "Changes", text, tables=(found,))
+
+
+def _points(table: Table) -> Table:
+    """One row per point, in few columns."""
+    return table.only([table.titles.index(name) for name in POINTS if name in table.titles])
 
 
 def nodes_table(results: Sequence[RunResult], explained: Sequence[Explanation | None]) -> Table:
-    """How much slower the runs of each node are than the others of their points, the
-    slowest first; and how many explanations blame it.
+    """How much slower the runs of each node are than those of their points on others,
+    the slowest first; since when; how many failed, and how many explanations blame it.
     """
-    slower: dict[str, list[float]] = {}
-    runs: dict[str, int] = {}
-    for point in by_point([run for run in results if run.numbers and run.numbers.step_time_s]):
-        steps = []
-        for run in point:
-            assert run.numbers and run.numbers.step_time_s
-            steps.append((set(hosts_of(run)), run.numbers.step_time_s.median))
-        for hosts, step_s in steps:
-            for host in hosts:
-                runs[host] = runs.get(host, 0) + 1
-                others = [other_s for other, other_s in steps if host not in other]
+    slower: dict[str, list[tuple[datetime, float]]] = {}
+    for point in history_of(results).series:
+        periods = list(zip(point.runs, point.period_of, strict=True))
+        for run, period in periods:
+            for host in run.facts["node"]:
+                others = []
+                for other, its in periods:
+                    if its == period and host not in other.facts["node"]:
+                        others.append(other.step_time_s)
                 if others:
-                    slower.setdefault(host, []).append(100 * (step_s / median(others) - 1))
+                    percent = 100 * (run.step_time_s / median(others) - 1)
+                    slower.setdefault(host, []).append((run.launched, percent))
+    runs = Counter(host for run in results for host in hosts_of(run))
+    failed: Counter[str] = Counter()
+    for result in results:
+        ended = result.ending in (None, "completed", "cancelled")
+        if result.judgement == "invalid_run" or not ended:
+            failed.update(hosts_of(result))
     blamed = _blamed(explained)
     rows = []
     for host, number in runs.items():
-        each = slower.get(host, [])
+        since, each = _newest(sorted(slower.get(host, [])))
         interval = confidence_interval(each)
         span = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else None
         middle = f"{median(each):+.1f}" if each else None
-        rows.append((host, number, len(each), middle, span, blamed.get(host, 0)))
-    rows.sort(key=lambda row: -float(row[3] or 0))
-    titles = ("node", "runs", "compared", "step longer by %", "interval %", "runs that blame it")
-    return Table(titles, rows)
+        counts = (failed[host], blamed.get(host, 0))
+        rows.append((host, number, len(each), middle, span or "", since, *counts))
+    rows.sort(key=lambda row: (row[4][:1] != "+", -row[6], -float(row[3] or 0)))
+    titles = ("node", "runs", "compared", "step longer by %", "interval %", "since")
+    return Table((*titles, "failed runs", "runs that blame it"), rows)
+
+
+def _newest(slower: Sequence[tuple[datetime, float]]) -> tuple[str | None, list[float]]:
+    """The values since the last change that is noticeable, with its day."""
+    values = [percent for _, percent in slower]
+    for cut in reversed(changes(values)):
+        before, after = values[: cut.place], values[cut.place :]
+        if abs(median(after) - median(before)) >= 100 * NOTICEABLE:
+            return f"{slower[cut.place][0]:%Y-%m-%d}", after
+    return None, values
 
 
 def _blamed(explained: Sequence[Explanation | None]) -> Mapping[str, int]:

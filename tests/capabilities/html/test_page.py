@@ -14,7 +14,7 @@ from benchrun.capabilities.history.series import history_of
 from benchrun.capabilities.html import page as page_module
 from benchrun.capabilities.html.charts import _coded, data_of
 from benchrun.capabilities.html.page import made_now, page
-from benchrun.capabilities.html.run import evidence_of, explanation_of, place, section
+from benchrun.capabilities.html.run import evidence_of, explanation_of, folded, place, section
 from benchrun.capabilities.html.sections import changes_table, nodes_table, sections
 from benchrun.judge.verdict import RunResult
 from benchrun.runspec.spec import TrainingSpec
@@ -147,6 +147,7 @@ def result_on(node: str, day: int, step_s: float, like: RunResult) -> RunResult:
     stamp = (datetime(2026, 10, 1) + timedelta(days=day)).strftime("%Y%m%dT%H%M%SZ")
     return replace(
         like,
+        measurement=None,
         run_id=f"x-0123abcd-{stamp}-{day:02d}{node[-2:]}",
         metrics=numbers.model_copy(update={"step_time_s": spread}),
         environment={"nodes": [{"host": node}]},
@@ -173,6 +174,51 @@ def test_a_slow_node_stands_first_with_its_interval(training: RunResult) -> None
     assert all(float(other["interval %"].split(" to ")[0]) < 0.5 for other in others)
 
 
+def test_a_node_is_slow_since_the_day_that_its_runs_show(training: RunResult) -> None:
+    runs = []
+    for day in range(40):
+        node = f"node{day % 4:02d}"
+        late = 1.03 if day >= 20 else 1.0  # of every node: a change of the point
+        slow = 1.07 if node == "node02" and day >= 22 else 1.0
+        runs.append(result_on(node, day, late * slow + 0.002 * (day % 3), training))
+    lost = [replace(run, metrics=None, ending="failed") for run in runs[1:10:4]]
+    first, second, *others = nodes_table([*runs, *lost], []).records()
+    assert (first["node"], first["since"]) == ("node02", "2026-10-23")
+    assert 6 < float(first["interval %"].split(" to ")[0]) <= 7
+    assert (second["node"], second["failed runs"]) == ("node01", 3)
+    assert not any(other["since"] or other["failed runs"] for other in others)
+
+
+def test_repeats_are_one_point_with_the_interval_of_their_ratios(few: ReportModel) -> None:
+    like = next(run for run in few.results if run.verdict and run.verdict.ratio)
+    runs = []
+    for day, value in enumerate((0.98, 1.0, 1.01, 0.99)):
+        ratio = like.verdict.ratio.model_copy(update={"value": value})
+        one = result_on("node01", day, 1.0, like)
+        runs.append(replace(one, verdict=like.verdict.model_copy(update={"ratio": ratio})))
+    (row,) = report_model(runs).points.records()
+    assert (row["ratio"], row["low"], row["high"]) == (0.995, 0.98, 1.01)
+    assert 'id="points"' not in page(report_model(runs))
+    others = [replace(run, run_id=f"{run.run_id}x", spec=other_batch(run.spec)) for run in runs]
+    assert "<td class=n>0.995" in page(report_model([*runs, *others])).partition('id="nodes"')[0]
+
+
+def other_batch(spec: TrainingSpec) -> TrainingSpec:
+    return spec.resized(gbs=2 * spec.gbs)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text"),
+    [
+        (["hgx-07"], "hgx-07"),
+        (["n1", "n2", "n3", "n7"], "n[1-3,7]"),
+        (["a10", "a09", "a08", "login"], "a[08-10], login"),
+    ],
+)
+def test_many_nodes_are_written_as_slurm_does(hosts: list[str], text: str) -> None:
+    assert folded(hosts) == text
+
+
 def test_a_change_is_told_from_repeats_with_what_changed(training: RunResult) -> None:
     before = [result_on("node01", day, 1.0 + 0.005 * day, training) for day in range(3)]
     for step_s, found in ((1.012, 0), (1.08, 1), (0.9, 1)):
@@ -188,8 +234,10 @@ def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> N
     (found,) = [each for each in sections(scaling_study) if each.identity == "scaling"]
     assert {figure.title.split()[0] for figure in found.plots} == {"Weak", "Strong"}
     for figure in found.plots:
-        measured, predicted = figure.series
+        measured, predicted, expected = figure.series
         assert measured.x == predicted.x == (1.0, 2.0, 4.0)
+        assert expected.x == (8.0, 16.0)
+        assert expected.y[0] / measured.y[-1] == pytest.approx(1, abs=0.3)
         ends = zip(predicted.low, predicted.y, predicted.high, strict=True)
         assert all(low <= rate <= high for low, rate, high in ends)
         assert measured.y != predicted.y
