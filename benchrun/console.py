@@ -110,7 +110,11 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and error.option_name in MEANT:
+        if (
+            isinstance(error, click.NoSuchOption)
+            and error.option_name in MEANT
+            and "--num-nodes" not in (error.possibilities or ())
+        ):
             text = f"No such option '{error.option_name}': {MEANT[error.option_name]}."
             error = click.NoSuchOption(error.option_name, text, ctx=error.ctx)
         error.show()

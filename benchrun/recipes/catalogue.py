@@ -25,38 +25,50 @@ from .yamlfile import Document, Loc, load
 M = TypeVar("M", bound=BaseModel)
 _MAPPING = "expected a mapping (key: value)"
 ELSEWHERE = {
-    "hidden_layers": "num_layers",
-    "num_hidden_layers": "num_layers",
-    "n_layer": "num_layers",
-    "n_layers": "num_layers",
-    "n_embd": "hidden_size",
-    "d_model": "hidden_size",
-    "intermediate_size": "ffn_hidden_size",
-    "n_head": "num_attention_heads",
-    "n_heads": "num_attention_heads",
-    "num_key_value_heads": "num_query_groups",
-    "num_kv_heads": "num_query_groups",
-    "head_dim": "kv_channels",
-    "hidden_act": "activation",
-    "hidden_activation": "activation",
-    "n_positions": "max_position_embeddings",
-    "rope_theta": "rotary_base",
-    "partial_rotary_factor": "rotary_percent",
-    "tie_word_embeddings": "tied_embeddings",
-    "sliding_window": "window.size",
-    "num_local_experts": "moe.num_experts",
-    "n_routed_experts": "moe.num_experts",
-    "num_experts_per_tok": "moe.topk",
-    "moe_intermediate_size": "moe.ffn_hidden_size",
-    "shared_expert_intermediate_size": "moe.shared_ffn_hidden_size",
-    "router_aux_loss_coef": "moe.aux_loss_coeff",
-    "first_k_dense_replace": "moe.leading_dense_layers",
-    "routed_scaling_factor": "moe.scaling_factor",
-    "num_nextn_predict_layers": "mtp_layers",
-    "qk_nope_head_dim": "mla.qk_head_dim",
-    "qk_rope_head_dim": "mla.qk_pos_emb_head_dim",
-    "hybrid_override_pattern": "mamba.pattern",
-    "ssm_state_size": "mamba.state_dim",
+    "hidden_layers": "model.num_layers",
+    "num_hidden_layers": "model.num_layers",
+    "n_layer": "model.num_layers",
+    "n_layers": "model.num_layers",
+    "n_embd": "model.hidden_size",
+    "d_model": "model.hidden_size",
+    "intermediate_size": "model.ffn_hidden_size",
+    "n_head": "model.num_attention_heads",
+    "n_heads": "model.num_attention_heads",
+    "num_key_value_heads": "model.num_query_groups",
+    "num_kv_heads": "model.num_query_groups",
+    "head_dim": "model.kv_channels",
+    "hidden_act": "model.activation",
+    "hidden_activation": "model.activation",
+    "n_positions": "model.max_position_embeddings",
+    "rope_theta": "model.rotary_base",
+    "partial_rotary_factor": "model.rotary_percent",
+    "tie_word_embeddings": "model.tied_embeddings",
+    "sliding_window": "model.window.size",
+    "num_local_experts": "model.moe.num_experts",
+    "n_routed_experts": "model.moe.num_experts",
+    "num_experts_per_tok": "model.moe.topk",
+    "moe_intermediate_size": "model.moe.ffn_hidden_size",
+    "shared_expert_intermediate_size": "model.moe.shared_ffn_hidden_size",
+    "router_aux_loss_coef": "model.moe.aux_loss_coeff",
+    "first_k_dense_replace": "model.moe.leading_dense_layers",
+    "routed_scaling_factor": "model.moe.scaling_factor",
+    "num_nextn_predict_layers": "model.mtp_layers",
+    "qk_nope_head_dim": "model.mla.qk_head_dim",
+    "qk_rope_head_dim": "model.mla.qk_pos_emb_head_dim",
+    "hybrid_override_pattern": "model.mamba.pattern",
+    "ssm_state_size": "model.mamba.state_dim",
+    "micro_batch_size": "mbs",
+    "per_device_train_batch_size": "mbs",
+    "global_batch_size": "gbs",
+    "max_seq_length": "seq_length",
+    "max_steps": "training.steps",
+    "train_iters": "training.steps",
+    "tensor_model_parallel_size": "layout.tp",
+    "pipeline_model_parallel_size": "layout.pp",
+    "context_parallel_size": "layout.cp",
+    "expert_model_parallel_size": "layout.ep",
+    "tensor_parallel": "layout.tp",
+    "pipeline_parallel": "layout.pp",
 }
 """Name of a dimension in configurations of Hugging Face and others -> key of a model."""
 _WORDS = {"tuple_type": "expected a list: [...]", "dict_type": _MAPPING, "model_type": _MAPPING}
@@ -285,8 +297,9 @@ def belongs(model: type[BaseModel], key: str) -> str | None:
     """A hint that names the group of ``model`` that has this key: ``layout.tp`` for tp;
     None if none has.
     """
-    if key in ELSEWHERE and "model" in model.model_fields:
-        return f"did you mean 'model.{ELSEWHERE[key]}'?"
+    meant = ELSEWHERE.get(key, "")
+    if meant.partition(".")[0] in model.model_fields:
+        return f"did you mean '{meant}'?"
     places = [f"{name}.{key}" for name in model.model_fields if key in fields(model, (name,))]
     if not places:
         return None

@@ -43,6 +43,12 @@ def test_list_has_a_row_a_point_with_exactly_these_keys() -> None:
     assert all(row["reference"] > 0 for row in published)
 
 
+@pytest.mark.parametrize(("verb", "meant"), [("launch", "--num-gpus"), ("nodes", "--num-nodes")])
+def test_the_number_of_nodes_is_understood(verb: str, meant: str) -> None:
+    result = call(verb, "local", "--nodes", "2")
+    assert (result.returncode, meant in result.stderr) == (2, True)
+
+
 def test_show_is_the_run_spec_with_what_follows_from_it() -> None:
     shown = document("show", *POINT, "--json")
     assert shown["num_nodes"] == 8

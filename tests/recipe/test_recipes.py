@@ -180,6 +180,9 @@ class TestSet:
             ("training.steps", "expected key=value"),
             ("training.steps=0", "greater than 0"),
             ("num_gpus=4", "unknown key"),
+            ("layout.tensor_model_parallel_size=2", "did you mean 'layout.tp'"),
+            ("micro_batch_size=2", "did you mean 'mbs'"),
+            ("num_hidden_layers=2", "did you mean 'model.num_layers'"),
         ],
     )
     def test_a_mistake_is_named(self, override: str, says: str) -> None:

@@ -100,6 +100,7 @@ def predicted_several(
     precision and on each number of GPUs. UserError if there is none."""
     predictions: list[Predicted] = []
     left_out: list[dict[str, Any]] = []
+    errors = []
     for gpu, budget in zip(gpus, budgets, strict=True):
         for precision in precisions:
             place: dict[str, Any] = {"gpu": gpu, "precision": precision}
@@ -108,13 +109,15 @@ def predicted_several(
                 numbers = num_gpus or (spec.num_gpus,)
                 curve = predicted_curve(spec, numbers, scaling, calibration, budget)
             except UserError as error:
+                errors.append(error)
                 left_out.append({**place, "num_gpus": None, "reason": error.message})
                 continue
             predictions += curve.points
             for number, reason in curve.left_out.items():
                 left_out.append({**place, "num_gpus": number, "reason": reason})
     if not predictions:
-        raise UserError(left_out[0]["reason"] or "", hint=f"benchrun list {request.recipe}")
+        hint = f"benchrun list {request.recipe}"
+        raise errors[0] if errors else UserError(left_out[0]["reason"], hint=hint)
     return Several(scaling, tuple(predictions), tuple(left_out))
 
 

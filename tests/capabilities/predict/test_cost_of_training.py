@@ -59,6 +59,11 @@ def test_several_gpus_and_precisions_are_one_list(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_several_gpus_ask_for_the_precision_that_is_open() -> None:
+    result = calling.call("predict", "llama3.1-8b", "--gpu", "H100,H200", "--num-gpus", "8")
+    assert (result.returncode, "--precision bf16, fp8" in result.stderr) == (2, True)
+
+
 def test_text_has_the_mfu() -> None:
     rows = calling.call(*POINT, "--num-gpus", "8").stdout.splitlines()
     share = document(*POINT, "--num-gpus", "8")["mfu"]["causal"]
