@@ -74,6 +74,8 @@ class Facts:
     tp: int | None = None
     pp: int | None = None
     cp: int | None = None
+    dp: int | None = None
+    """Data-parallel ranks, by the framework's own count."""
     vp: int | None = None
     ep: int | None = None
     planned_steps: int | None = None

@@ -11,6 +11,8 @@ from benchrun.logs.row_problems import MOST_LOST
 from .model import ProblemEntry
 from .setting import Setting, same_chip, stated_setting
 
+RANKS = ("tp", "pp", "cp", "dp")
+"""Degrees whose product is the number of GPUs."""
 EFFECTS = ("server_failed", "failed_requests")
 """Kinds that say more than the traceback of a server does."""
 
@@ -75,31 +77,32 @@ def _ends_job(problem: Problem) -> bool:
 
 
 def contradictory_layout(facts: Facts) -> Iterator[Problem]:
-    """A problem if the stated number of GPUs is no multiple of the ranks that hold one
-    copy of the model, or of those that share a batch.
+    """Stated sizes that cannot all be true: GPUs are the product of all degrees, or a
+    multiple of the known ones; so is the batch that of what its ranks take in turns.
     """
+    details = []
     if facts.other_device:
-        detail = f"the log lists {facts.device} and {facts.other_device}"
-        yield Problem("contradictory_layout", None, detail)
-    ranks, stated = ranks_of_a_copy(facts)
+        details.append(f"the log lists {facts.device} and {facts.other_device}")
     guess = facts.derived.get("num_gpus")
-    shares = {ranks: stated}
-    if guess and guess.value:
-        shares[guess.value] = f"{guess.value} ranks by {guess.reason}"
-    for share, reason in shares.items():
-        if facts.num_gpus and facts.num_gpus % share:
-            detail = f"the log states {reason} on {facts.num_gpus} GPUs"
-            yield Problem("contradictory_layout", None, detail)
+    if guess and guess.value and (facts.num_gpus or 0) % guess.value:
+        ranks = f"{guess.value} ranks by {guess.reason}"
+        details.append(f"the log states {ranks} on {facts.num_gpus} GPUs")
+    for whole, unit, names in (
+        (facts.num_gpus, "GPUs", RANKS),
+        (facts.dp and facts.gbs, "samples a step", ("mbs", "dp", "accumulation_steps")),
+    ):
+        product, stated = product_of(facts, names)
+        of_all = all(getattr(facts, name) for name in names)
+        if whole and (whole % product or (of_all and whole != product)):
+            details.append(f"the log states {stated} on {whole} {unit}")
+    for detail in details:
+        yield Problem("contradictory_layout", None, detail)
 
 
-def ranks_of_a_copy(facts: Facts) -> tuple[int, str]:
-    """The number of ranks that hold one copy of the model, at least, and the degrees it
-    is the product of.
-    """
-    degrees = {name: getattr(facts, name) or 1 for name in ("tp", "pp", "cp")}
-    return math.prod(degrees.values()), " x ".join(
-        f"{name} {degree}" for name, degree in degrees.items()
-    )
+def product_of(facts: Facts, names: Iterable[str]) -> tuple[int, str]:
+    """The product of the facts that the log states, and its factors."""
+    stated = {name: getattr(facts, name) for name in names if getattr(facts, name)}
+    return math.prod(stated.values()), " x ".join(f"{name} {size}" for name, size in stated.items())
 
 
 def contradictions(log: Log, given: Setting) -> Iterator[ProblemEntry]:

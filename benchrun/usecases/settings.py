@@ -12,7 +12,7 @@ from benchrun.judge.references import load_references
 from benchrun.logs import Log
 from benchrun.logs.precision import number_of
 from benchrun.logs.records import Derived, Facts
-from benchrun.measure.problems import ranks_of_a_copy
+from benchrun.measure.problems import RANKS, product_of
 from benchrun.measure.setting import Setting, as_trained, same_chip, stated_setting
 from benchrun.model.layout import Layout
 from benchrun.recipes.catalogue import recipe_file, training_file
@@ -136,7 +136,7 @@ def _check_ranks(log: Log, given: int, guess: Derived | None) -> None:
     The quotient of the batches, a ``guess`` at all ranks, counts those of data
     parallelism at least.
     """
-    ranks, stated = ranks_of_a_copy(log.facts)
+    ranks, stated = product_of(log.facts, RANKS)
     if given % ranks:
         raise _contradiction(
             log, "tp", f"--num-gpus {given} contradicts the log, which states {stated}"

@@ -65,3 +65,41 @@ def test_the_number_of_gpus_holds_whole_copies_of_the_model(tp: int, pp: int, cp
     stated = {**sizes, "context_parallel_size": cp}.items()
     dump = [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in stated]
     assert fatal([*dump, *steady(128, 128)]) == kind
+
+
+def dumped(**sizes: int) -> list[str]:
+    return [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in sizes.items()]
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("cp", [None, 1, 2])
+@pytest.mark.parametrize("dp", [1, 2, 3, 4, 8, 16])
+def test_the_gpus_are_the_product_of_all_degrees(tp: int, cp: int | None, dp: int) -> None:
+    """Of known degrees alone they are a multiple: older programs have no context parallelism."""
+    sizes = {"world_size": 8, "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": 1}
+    stated = {**sizes, **({"context_parallel_size": cp} if cp else {}), "data_parallel_size": dp}
+    sound = tp * cp * dp == 8 if cp else 8 % (tp * dp) == 0
+    assert fatal([*dumped(**stated), *steady(128, 128)]) == (None if sound else "contradictory_layout")
+
+
+@pytest.mark.parametrize(("mbs", "dp", "sound"), [(1, 8, True), (4, 8, True), (3, 8, False), (32, 8, False)])
+def test_the_batch_is_a_multiple_of_what_the_ranks_take_at_a_time(mbs: int, dp: int, sound: bool) -> None:
+    kind = None if sound else "contradictory_layout"
+    sizes = dumped(micro_batch_size=mbs, data_parallel_size=dp, global_batch_size=128)
+    assert fatal([*sizes, *steady(128, 128)]) == kind
+    fits = dumped(micro_batch_size=mbs, data_parallel_size=dp, decrease_batch_size_if_needed=1)
+    assert fatal([*fits, *dumped(global_batch_size=128), *steady(128, 128)]) is None
+    rank = f"train_micro_batch_size_per_gpu  {mbs}"
+    config = ["train_batch_size ............. 128", rank, f"world_size ................... {dp}"]
+    lines = [f"[2026-05-15 19:00:00,000] [INFO] [config.py:1001:print]   {text}\n" for text in config]
+    for step in range(1, ROWS + 1):
+        rates = "RunningAvgSamplesPerSec=64.0, CurrSamplesPerSec=64.01"
+        lines.append(f"[timer.py:260:stop] epoch=0/micro_step={step}/global_step={step}, {rates}\n")
+    assert fatal(lines) == kind
+    titan = "[titan] 2026-05-15 19:00:00,000 - root - INFO - "
+    lines = [f"{titan}Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard={dp}, cp=1, tp=1, ep=1\n"]
+    batch = f"local batch size {mbs}, global batch size 128, gradient accumulation steps 1"
+    lines.append(f"{titan}Trainer is initialized with {batch}, sequence length 8192, total steps {ROWS} (warmup 2)\n")
+    for step in range(1, ROWS + 1):
+        lines.append(f"{titan}step: {step:2}  loss: {9 - step / 10:.5f}  tps: 8,192  tflops: 300.00  mfu: 30.33%\n")
+    assert fatal(lines) == kind

@@ -43,7 +43,8 @@ class DeepSpeed(Dialect):
     name = "deepspeed"
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (
-        *(b"train_batch_size ...", b"train_micro_batch_size_per_gpu ..."),
+        *(b"train_batch_size ...", b"train_micro_batch_size_per_gpu ", b" world_size ..."),
+        b"gradient_accumulation_steps ...",
         *(b'"train_batch_size": ', b'"train_micro_batch_size_per_gpu": ', b"dist_world_size="),
     )
     fact_groups = (
@@ -51,7 +52,9 @@ class DeepSpeed(Dialect):
         re.compile(r"\"train_batch_size\": (?P<gbs>\d{1,9})(?=[,\s]|$)"),
         re.compile(r"\"train_micro_batch_size_per_gpu\": (?P<mbs>\d{1,9})(?=[,\s]|$)"),
         re.compile(r"\btrain_batch_size \.{3,} (?P<gbs>\d{1,9})(?=\s|$)"),
-        re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (?P<mbs>\d{1,9})(?=\s|$)"),
+        re.compile(r"\btrain_micro_batch_size_per_gpu  ?(?:\.{3,} )?(?P<mbs>\d{1,9})(?=\s|$)"),
+        re.compile(r"\bgradient_accumulation_steps \.{3,} (?P<accumulation_steps>\d{1,9})(?=\s|$)"),
+        re.compile(r"\.py:\d+:print\] +world_size \.{3,} (?P<dp>\d{1,7})(?=\s|$)"),
     )
     strong = False
     program = "megatron-lm"

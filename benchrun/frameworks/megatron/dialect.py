@@ -229,14 +229,12 @@ class Megatron(Dialect):
         self._core = self._dated = False
         self._recompute: dict[str, bool] = {}
         """Arguments that turn recomputation on -> whether they do."""
-        self._replicas: int | None = None
-        """Data-parallel ranks."""
 
     def continued(self) -> Dialect:
         """The reader of the run's next file, which knows the arguments."""
         following = super().continued()
         if isinstance(following, Megatron):
-            following._recompute, following._replicas = self._recompute, self._replicas
+            following._recompute = self._recompute
         return following
 
     def finish(self) -> Rows:
@@ -251,8 +249,8 @@ class Megatron(Dialect):
             way for way in self.printed_conventions if way not in impossible
         )
         facts = self.facts
-        if facts.num_gpus is None and facts.tp and facts.pp and self._replicas:
-            facts.num_gpus = facts.tp * facts.pp * (facts.cp or 1) * self._replicas
+        if facts.num_gpus is None and facts.tp and facts.pp and facts.dp:
+            facts.num_gpus = facts.tp * facts.pp * (facts.cp or 1) * facts.dp
         return self._both(super().finish(), self._unnumbered)
 
     def _both(self, numbered: Rows, timed: Rows) -> Rows:
@@ -352,7 +350,9 @@ class Megatron(Dialect):
         """Take one argument of the program."""
         facts = self.facts
         if name == "data_parallel_size":
-            self._replicas = fact_of("num_gpus", count(value))
+            facts.take("dp", count(value))
+        elif name == "decrease_batch_size_if_needed" and not is_off(value):
+            facts.dp = None  # the batch need not fit the ranks
         elif name in _RECOMPUTE:
             self._recompute[name] = not is_off(value)
         if field := self.fact_names.get(name):

@@ -174,6 +174,7 @@ class Torchtitan(Dialect):
             facts.tp = sizes.get("tp")
             facts.pp = sizes.get("pp")
             facts.cp = sizes.get("cp")
+            facts.take("dp", prod(size for name, size in sizes.items() if name.startswith("dp")))
             facts.ep = sizes.get("ep")
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
