@@ -84,6 +84,13 @@ LLAMA = {
 }
 """Dimensions that every Llama shares."""
 NEMO_IMAGES = ImageFamily("NeMo", "nemo")
+OF_PIPELINES = (
+    "NeMo's deferral of the embedding's weight gradient, and its overlap of the optimizer step "
+    "with the first gather of weights"
+)
+"""What NeMo's scripts set for most models with virtual stages, and its drivers here do
+not.
+"""
 
 
 class Unmeasured(NamedTuple):
@@ -157,6 +164,8 @@ class Framework:
     """Parts of models that it can train besides plain Llamas and Mixtrals
     (`benchrun.model.features`).
     """
+    left_out: ClassVar[str] = ""
+    """What its publishers set for pipelines, and benchrun does not."""
     stages: ClassVar[bool] = False
     """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``).
     """

@@ -85,7 +85,7 @@ if [ /dev/fd/1 -ef stdout.log ]; then
   disown "$watchdog"
 fi
 
-export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper; dgxc-benchmarking set 0 for NeMo 1's Grok-1, Nemotron and, to v25.01, GPT-3
+export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper; dgxc-benchmarking set 0 for NeMo 1's Grok-1, Nemotron-4 340B (as these recipes do) and, to v25.01, GPT-3
 export XLA_FLAGS='--xla_gpu_enable_triton_gemm=false --xla_gpu_graph_level=0 --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_pipelined_all_gather=true --xla_gpu_enable_pipelined_reduce_scatter=true --xla_gpu_enable_pipelined_all_reduce=true --xla_gpu_enable_while_loop_double_buffering=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_enable_all_gather_combine_by_dim=false --xla_gpu_enable_reduce_scatter_combine_by_dim=false --xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_all_reduce_combine_threshold_bytes=1073741824 --xla_gpu_all_gather_combine_threshold_bytes=536870912 --xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 --xla_disable_hlo_passes=rematerialization'  # communication overlaps with compute and is gathered into large pieces, as in the published runs
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.94  # how much of the GPU's memory JAX takes at once
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute

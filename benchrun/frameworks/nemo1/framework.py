@@ -7,7 +7,7 @@ Source of the environment: dgxc-benchmarking v24.11.1.
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import SLURM_VARIABLES, Unmeasured
+from benchrun.frameworks.base import OF_PIPELINES, SLURM_VARIABLES, Unmeasured
 from benchrun.frameworks.megatron.framework import Megatron
 from benchrun.model import Moe
 from benchrun.runspec.image_names import nemo_release
@@ -29,6 +29,7 @@ class NeMo1(Megatron):
     fsdp = False
     step_lines = ("train_step_timing in s=", '"train_step_tim')
     rank_variables = SLURM_VARIABLES
+    left_out = OF_PIPELINES
     scripts = "/opt/NeMo"
     release_matters = True
     files = ("nemo1.yaml",)
