@@ -10,6 +10,7 @@ LOW: tuple[Precision, ...] = ("fp8", "nvfp4")
 """Precisions of matrix products below 16 bits; the rest of the model is in BF16."""
 Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
+Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 """Direction of a metric."""
 
 HARD = (

@@ -30,10 +30,21 @@ if [ -n "$setup" ]; then
 fi
 say begun python
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && say python "$version"
+for device in /sys/class/infiniband/*; do
+  [ ! -e "$device" ] || say device "${device##*/}"
+done
 say begun nvidia-smi
 nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | while read -r name; do say gpu "$name"; done
 for item; do
   name=${item#program=}
-  if [ "$name" != "$item" ] && command -v "$name" >/dev/null 2>&1; then say program "$name"; fi
+  if [ "$name" != "$item" ] && command -v "$name" >/dev/null 2>&1; then
+    say program "$name"
+    case $name in
+      docker | podman)
+        say begun "$name"
+        answer=$("$name" info 2>&1) || say silent "${answer##*$'\n'}"
+        ;;
+    esac
+  fi
 done
 say end yes

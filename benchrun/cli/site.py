@@ -1,18 +1,22 @@
 """Verbs on a site: doctor, site init, images."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from benchrun import api
 from benchrun.errors import UserError
-from benchrun.vocabulary import Exit, worst
+from benchrun.vocabulary import Exit, Runtime, worst
 
 from .complete import cluster_names, gpu_names, recipe_names
 from .options import FILE, json_option, print_json, say
 
 MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not checked"}
+RUNTIMES = get_args(Runtime)
 
 
 @click.command("doctor")
@@ -81,17 +85,33 @@ def site() -> None:
     shell_complete=gpu_names,
     help="Name of the GPU, e.g. H100, if Slurm and the nodes do not state it.",
 )
+@click.option(
+    "--runtime",
+    type=click.Choice(RUNTIMES),
+    help="Container runtime of the nodes; by default pyxis where srun has it, else it is asked for.",
+)
 @click.option("--output", type=FILE, default=Path("mysite.yaml"), show_default=True)
-def init(partition: str | None, gpu: str | None, output: Path) -> None:
+def init(partition: str | None, gpu: str | None, runtime: str | None, output: Path) -> None:
     """Write a site file from what Slurm says, with every key and its explanation. An
     existing file stays as it is.
     """
-    named = api.write_site(output, partition, gpu)
+    named = api.write_site(output, partition, gpu, runtime, _asked)
     say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
     if not named:
         say(
             f"neither Slurm nor a node names the GPUs: {output} has CPU; write their name, or use --gpu"
         )
+
+
+def _asked(runtimes: Sequence[str]) -> str:
+    """The container runtime of the nodes, as a person says; none where nobody is there."""
+    here = f"this machine has {', '.join(runtimes)}"
+    if sys.stdin.isatty():
+        question = f"{here}; which container runtime do the nodes have"
+        answer: str = click.prompt(question, type=click.Choice(RUNTIMES), default="none", err=True)
+        return answer
+    say(f"{here}, the nodes may not: container.runtime is none; or use --runtime")
+    return "none"
 
 
 @click.command("images")

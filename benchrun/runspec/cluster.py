@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from benchrun.model import Frozen
-from benchrun.vocabulary import MOST_GPUS
+from benchrun.vocabulary import MOST_GPUS, Runtime
 
 from .site_rules import own_variable, setup_line, site_option
 
@@ -86,7 +86,6 @@ Mount = Annotated[
     ),
 ]
 Duration = Annotated[str, _AS_WRITTEN, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
-Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
 class Container(Frozen):

@@ -88,7 +88,6 @@ def node_checks(site: Cluster, wait_s: int) -> Iterator[Check]:
         yield from _environment(facts)
         yield from _files(site, facts)
         yield from _programs(site, facts)
-        yield from _gpus(site, facts)
 
 
 def _hung(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
@@ -175,7 +174,10 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     if "end" not in facts:
         return
     for name in programs(site):
-        if name in facts.get("program", ()):
+        if "silent" in facts:
+            answer = f"{name} info fails on {facts['host'][0]}: {facts['silent'][0]}"
+            yield fault("container.runtime", answer, "start it there, or another container.runtime")
+        elif name in facts.get("program", ()):
             yield ok("container.runtime", f"{name} is on the node")
         else:
             hint = "another container.runtime, or its module in setup"
@@ -190,11 +192,28 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
             )
         else:
             yield ok("python", f"{site.python}, {version}")
+    yield from _devices(site, facts)
+    yield from _gpus(site, facts)
+
+
+def _devices(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
+    """The adapters of a fabric that has some: without them NCCL sends over TCP."""
+    if site.fabric in (None, "ethernet"):
+        return
+    if "device" in facts:
+        yield ok("fabric", ", ".join(facts["device"]))
+    else:
+        detail = f"{facts['host'][0]} has no adapter of {site.fabric} in /sys/class/infiniband"
+        yield fault("fabric", detail, "load its driver there, or another fabric")
 
 
 def _gpus(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     devices = facts.get("gpu", [])
-    if not devices or (site.gpu == "CPU" and site.gres is None):
+    if site.gpu == "CPU" and (site.gres is None or not devices):
+        return
+    if not devices:
+        detail = f"nvidia-smi shows no GPU to a job on {facts['host'][0]}, the file has {site.gpu}"
+        yield fault("gpu", detail, "its driver, gres or another partition; gpu: CPU without any")
         return
     name = hardware.name_of(devices[0])
     if name and hardware.chip(name) != hardware.chip(site.gpu):

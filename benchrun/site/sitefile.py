@@ -28,13 +28,13 @@ DEFAULT_LIMIT_S = 1800
 WIDTH = 100
 
 
-def site_text(slurm: Survey, runtime: str | None, chosen: Partition, gpu: str | None = None) -> str:
+def site_text(slurm: Survey, runtime: str, chosen: Partition, gpu: str | None = None) -> str:
     """The text of a site file for one partition; ``gpu``: the name where Slurm states
     none.
     """
     named = slurm_gpu(slurm, chosen) or gpu
     values = {**_values(slurm, chosen, runtime), "gpu": named or "CPU"}
-    remarks = _remarks(slurm, chosen, runtime, named)
+    remarks = _remarks(slurm, chosen, named)
     head = [
         f"# Partition {chosen.name}, as Slurm describes it to user {slurm.user}. Every key is here; a comment has",
         "# the default. Check the file with: benchrun doctor --cluster FILE",
@@ -71,7 +71,7 @@ def chosen(slurm: Survey, name: str | None) -> Partition:
     return max(up, key=rank)
 
 
-def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[str, Any]:
+def _values(slurm: Survey, partition: Partition, runtime: str) -> dict[str, Any]:
     """Keys with the values that Slurm answers; None if it answers none."""
     nodes = slurm.nodes_of(partition.name)
     accounts = _accounts(slurm, partition)
@@ -80,7 +80,7 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
         "scheduler": "slurm",
         "partition": partition.name,
         "mem": "0",
-        "container": {"runtime": "pyxis" if slurm.pyxis else runtime or "none"},
+        "container": {"runtime": runtime},
         "binding": {"gpus_per_numa_node": None},
     }
     if len(accounts) == 1 and "associations" in slurm.enforced:
@@ -100,14 +100,12 @@ def _values(slurm: Survey, partition: Partition, runtime: str | None) -> dict[st
     return values
 
 
-def _remarks(
-    slurm: Survey, partition: Partition, runtime: str | None, gpu: str | None
-) -> dict[str, str]:
+def _remarks(slurm: Survey, partition: Partition, gpu: str | None) -> dict[str, str]:
     """Remarks: what Slurm offers for a key. ``gpu``: the value of that key."""
     nodes = slurm.nodes_of(partition.name)
     remarks = {
         "partition": f"Here: {', '.join(_about(slurm, each) for each in slurm.partitions)}",
-        "container": _runtimes(slurm, runtime),
+        "container": f"srun has {'' if slurm.pyxis else 'no '}--container-image, which is pyxis",
     }
     if not gpu:
         remarks["gpu"] = f"WRITE IT: Slurm names no type. One of {', '.join(hardware.names())}"
@@ -151,12 +149,6 @@ def _accounts(slurm: Survey, partition: Partition) -> list[str]:
         if partition.accounts is None or name in partition.accounts:
             found.append(name)
     return found
-
-
-def _runtimes(slurm: Survey, runtime: str | None) -> str:
-    if slurm.pyxis:
-        return "srun has --container-image: pyxis"
-    return f"srun has no pyxis; on this machine there is {runtime or 'no container runtime'}"
 
 
 def _gpus(nodes: list[Node]) -> tuple[str, int]:

@@ -3,7 +3,7 @@ queue.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchrun import hardware
@@ -20,12 +20,21 @@ from benchrun.site.sitefile import chosen, site_text, slurm_gpu
 from benchrun.site.survey import survey
 
 
-def write_site(file: Path, partition: str | None = None, gpu: str | None = None) -> bool:
+def write_site(
+    file: Path,
+    partition: str | None = None,
+    gpu: str | None = None,
+    runtime: str | None = None,
+    ask: Callable[[Sequence[str]], str] = lambda _: "none",
+) -> bool:
     """Write a commented site file for a partition of this machine's Slurm (by default
     that with the most GPUs).
 
     ``gpu``: its name in the hardware table, if Slurm states none; by default a node is
     asked. Whether it is known; if not, the file has ``CPU``, with a remark.
+
+    ``runtime``: of containers; by default pyxis where srun has it, else what ``ask``
+    answers for those that this machine has: the nodes may have others.
 
     UserError if the file exists; MachineError if Slurm does not answer.
     """
@@ -38,15 +47,19 @@ def write_site(file: Path, partition: str | None = None, gpu: str | None = None)
         raise UserError(
             f"the hardware table has no GPU '{gpu}'", hint=closest(gpu.upper(), hardware.names())
         )
-    runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
     try:
         slurm = survey()
     except MachineError as error:
         copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
         raise type(error)(error.message, hint=copy) from error
+    here = [name for name in RUNTIMES if name != "enroot" and installed(name)]
+    if runtime is None and slurm.pyxis:
+        runtime = "pyxis"
+    elif runtime is None and here:
+        runtime = ask(here)
     place = chosen(slurm, partition)
     named = slurm_gpu(slurm, place) or gpu or node_gpu(place.name)
-    text = site_text(slurm, runtime, place, named)
+    text = site_text(slurm, runtime or "none", place, named)
     with writing(file), file.open("x", encoding="utf-8") as stream:
         stream.write(text)
     return named is not None

@@ -17,6 +17,7 @@ from benchrun.site import node_job, node_probe, sitefile, survey
 from benchrun.site.file_checks import gpu_check, queue_checks
 from benchrun.site.nodes import is_host_list, memory_mib, satisfies
 from benchrun.site.survey import Association, Reservation, Survey, seconds
+from benchrun.usecases import site
 from benchrun.usecases.site import write_site
 from benchrun.vocabulary import Exit
 
@@ -187,8 +188,17 @@ class TestScript:
             image = {"runtime": "pyxis", "image": str(tmp_path / name), "mounts": []}
             assert self.found({"container": image}, tmp_path, monkeypatch) == []
 
+    @pytest.mark.parametrize(("answer", "keys"), [("exit 0", []), ("echo no daemon; exit 1", ["container.runtime"])])
+    def test_a_daemon_that_does_not_answer(
+        self, answer: str, keys: list[str], tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / "docker").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        assert self.found({"container": {"runtime": "docker"}}, tmp_path, monkeypatch) == keys
 
-def written_text(of: Survey, runtime: str | None = None, partition: str | None = None, gpu: str | None = None) -> str:
+
+def written_text(of: Survey, runtime: str = "pyxis", partition: str | None = None, gpu: str | None = None) -> str:
     return sitefile.site_text(of, runtime, sitefile.chosen(of, partition), gpu)
 
 
@@ -260,6 +270,7 @@ class TestNode:
             (GOOD[GOOD.index("python\t3.11") :], "", "python"),
             (GOOD[GOOD.index("gpu\t") :], "", "nvidia-smi"),
             (GOOD[GOOD.index("begun\tpython") :], "begun\tsetup\n", "setup"),
+            (2 * "gpu\tNVIDIA H100 80GB HBM3\n", "", "gpu"),
         ],
     )
     def test_has_a_fault(self, old: str, new: str, key: str) -> None:
@@ -269,6 +280,11 @@ class TestNode:
     def test_has_other_gpus_or_fewer(self) -> None:
         assert self.found(self.GOOD.replace("H100", "A100")) == [("gpu", "fault")]
         assert self.found(self.GOOD.replace("gpu\tNVIDIA H100 80GB HBM3\n", "", 1)) == [("gpus_per_node", "fault")]
+
+    def test_has_no_adapter_of_its_fabric(self) -> None:
+        assert self.found(self.GOOD, fabric="infiniband") == [("fabric", "fault")]
+        there = self.GOOD.replace("begun\tnvidia-smi", "device\tmlx5_0\nbegun\tnvidia-smi")
+        assert self.found(there, fabric="infiniband") == self.found(self.GOOD, fabric="ethernet") == []
 
     def test_a_path_that_hangs_is_named_by_its_key(self) -> None:
         text = self.GOOD[: self.GOOD.index("begun\tpython")] + "begun\t/data\n"
@@ -296,6 +312,21 @@ class TestNode:
     def test_a_step_that_did_not_run_says_why(self) -> None:
         with pytest.raises(MachineError, match="Unable to allocate"):
             node_job.answers("", "srun: error: Unable to allocate resources")
+
+
+@pytest.mark.parametrize(
+    ("given", "pyxis", "written"),
+    [(None, True, "pyxis"), (None, False, "podman"), ("apptainer", True, "apptainer")],
+)
+def test_init_asks_before_it_chooses_a_runtime(
+    given: str | None, pyxis: bool, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "survey", lambda: slurm(pyxis=pyxis))
+    monkeypatch.setattr(site, "installed", lambda name: name in ("podman", "docker"))
+    asked = []
+    write_site(tmp_path / "mysite.yaml", runtime=given, ask=lambda names: asked.append(names) or "podman")
+    assert yaml.safe_load((tmp_path / "mysite.yaml").read_text())["container"]["runtime"] == written
+    assert asked == ([["podman", "docker"]] if written == "podman" else [])
 
 
 def test_without_slurm_init_names_what_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
