@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, Literal
 
 from benchrun.judge.conditions import besides_recipe, conditions
+from benchrun.judge.difference import NOTICEABLE
 from benchrun.judge.measured import grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.changes import Cut, changes
@@ -81,6 +82,17 @@ class Change(Frozen):
     changed: tuple[Changed, ...]
 
 
+class Shift(Frozen):
+    """The step time of runs beside that of earlier ones, in percent; positive is longer."""
+
+    percent: float
+    low: float
+    high: float
+    """Ends of its interval: the range of the earlier runs, and the 2 % by which repeats
+    differ.
+    """
+
+
 class PointHistory(Frozen):
     """The runs of one point, the oldest first."""
 
@@ -100,6 +112,8 @@ class PointHistory(Frozen):
     periods: tuple[Period, ...]
     changes: tuple[Change, ...]
     """One between each two periods."""
+    newest: Shift | None = None
+    """The newest day beside all days before; null after a change, and for a single day."""
 
     @property
     def name(self) -> str:
@@ -133,8 +147,13 @@ class History(Frozen):
 
     @property
     def slower(self) -> bool:
-        """Whether the newest change of some point made it slower."""
-        return any(series.changes[-1].percent > 0 for series in self.series if series.changes)
+        """Whether the newest change of some point, or its newest day, made it slower."""
+        for point in self.series:
+            if point.changes and point.changes[-1].percent > 0:
+                return True
+            if point.newest and point.newest.low > 0:
+                return True
+        return False
 
 
 def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
@@ -234,6 +253,11 @@ def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHi
     cuts = _large(changes([run.step_time_s for run in runs]), runs)
     places = [0, *(cut.place for cut in cuts), len(runs)]
     parts = [runs[start:end] for start, end in pairwise(places)]
+    today = runs[-1].launched.date()
+    before = [run for run in runs if run.launched.date() != today]
+    newest = None
+    if before and not cuts:
+        newest = shift(before, runs[len(before) :])
     return PointHistory(
         recipe=proxy(spec),
         **{name: getattr(spec, name) for name in POINT},
@@ -242,9 +266,21 @@ def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHi
         split=split,
         runs=tuple(runs),
         periods=tuple(map(_period, parts)),
+        newest=newest,
         changes=tuple(
             _change(cut, *sides) for cut, sides in zip(cuts, pairwise(parts), strict=True)
         ),
+    )
+
+
+def shift(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Shift:
+    """How much longer a step takes ``after``."""
+    step_s = median(run.step_time_s for run in after)
+    earlier = sorted(run.step_time_s for run in before)
+    return Shift(
+        percent=100 * (step_s / median(earlier) - 1),
+        low=100 * (step_s / earlier[-1] - 1 - NOTICEABLE),
+        high=100 * (step_s / earlier[0] - 1 + NOTICEABLE),
     )
 
 

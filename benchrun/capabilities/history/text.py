@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from benchrun.measure.changes import SHORTEST
-from benchrun.show.table import Table, as_csv, capitals, markdown, plain
+from benchrun.show.table import LINE, Table, as_csv, capitals, fitted, markdown
 
 from .series import Change, Changed, History, PointHistory
 
@@ -23,6 +22,12 @@ CONDITIONS = (
 )
 
 
+NOTE = """\
+Newest day: its step time against all days before; above 0 is longer. The interval is the range of
+the earlier runs, and the 2 % by which repeats differ: a point is slower where all of it lies above 0.
+"""
+
+
 def history_page(history: History, form: str) -> str:
     """The history in ``form``: terminal, markdown or csv."""
     if form == "csv":
@@ -30,16 +35,18 @@ def history_page(history: History, form: str) -> str:
     if not history.series:
         return "no runs\n"
     heading, as_text = (
-        ("## ", markdown) if form == "markdown" else ("", lambda table: plain(capitals(table)))
+        ("## ", markdown)
+        if form == "markdown"
+        else ("", lambda table: fitted(capitals(table), LINE, ("TOKENS/S/GPU", "FROM")))
     )
     changed = [series for series in history.series if series.changes]
     parts = [
         as_text(histories_table(history)),
         *(_section(series, heading, as_text) for series in changed),
     ]
-    short = sum(len(series.runs) < SHORTEST for series in history.series)
-    note = f"\nA change can be seen in {SHORTEST} runs and more; with fewer: {short} of {len(history.series)}\n"
-    return "\n".join(parts) + (note if short else "")
+    if any(series.newest for series in history.series):
+        parts.append(NOTE)
+    return "\n".join(parts)
 
 
 def _section(series: PointHistory, heading: str, as_text: Callable[[Table], str]) -> str:
@@ -59,9 +66,19 @@ def histories_table(history: History) -> Table:
         since = ""
         if newest:
             since = f"{newest.percent:+.1f} % on {_day(newest.launched)}"
+        day = series.newest
+        against = day and f"{day.percent:+.1f} % ({day.low:+.1f} to {day.high:+.1f})"
         days = (_day(series.periods[0].first), _day(now.last))
         rows.append(
-            (series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since)
+            (
+                series.name,
+                len(series.runs),
+                *days,
+                now.step_time_s,
+                now.tokens_per_s_per_gpu,
+                since,
+                against,
+            )
         )
     titles = (
         "point",
@@ -70,7 +87,8 @@ def histories_table(history: History) -> Table:
         "to",
         "step time (s)",
         "tokens/s/GPU",
-        "newest change of the step time",
+        "newest change",
+        "newest day",
     )
     return Table(titles, rows)
 

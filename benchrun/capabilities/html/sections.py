@@ -18,6 +18,7 @@ from benchrun.capabilities.history.series import (
     PointHistory,
     changed_between,
     history_of,
+    shift,
 )
 from benchrun.capabilities.history.text import changed_text
 from benchrun.judge.difference import NOTICEABLE, difference
@@ -153,14 +154,10 @@ def changes_table(series: Sequence[PointHistory]) -> Table:
     for point in series:
         parts = _periods(point)
         for before, after in pairwise(parts):
-            step_s = median(run.step_time_s for run in after)
-            earlier = sorted(run.step_time_s for run in before)
-            percent = 100 * (step_s / median(earlier) - 1)
-            low = 100 * (step_s / earlier[-1] - 1 - NOTICEABLE)
-            high = 100 * (step_s / earlier[0] - 1 + NOTICEABLE)
-            if low < 0 < high and not point.changes:
+            found = shift(before, after)
+            if found.low < 0 < found.high and not point.changes:
                 continue
-            sizes = (f"{percent:+.1f}", f"{low:+.1f} to {high:+.1f}")
+            sizes = (f"{found.percent:+.1f}", f"{found.low:+.1f} to {found.high:+.1f}")
             changed = "; ".join(map(changed_text, changed_between(before, after)))
             known = changed or "nothing that is recorded"
             sides = (_days(before), len(before), _days(after), len(after))

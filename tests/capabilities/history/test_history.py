@@ -73,6 +73,22 @@ def test_a_change_has_its_date_its_size_and_what_changed_with_it() -> None:
     assert [(period.runs, round(period.step_time_s, 1)) for period in series.periods] == [(12, 2.0), (9, 2.2)]
 
 
+@pytest.mark.parametrize(("today", "slower"), [(2.2, True), (2.02, False), (1.8, False)])
+def test_one_run_is_held_against_last_months_three_repeats(today: float, slower: bool) -> None:
+    history = history_of([past(0, 2.0), past(0, 1.99), past(1, 2.01), past(30, today)])
+    newest = only(history).newest
+    assert newest is not None
+    assert newest.percent == pytest.approx(100 * (today / 2 - 1))
+    assert newest.low < newest.percent < newest.high
+    assert (newest.low > 0, history.slower) == (slower, slower)
+    assert f"{newest.percent:+.1f} % ({newest.low:+.1f} to {newest.high:+.1f})" in history_page(history, "markdown")
+
+
+def test_a_single_day_and_a_change_have_no_newest_day() -> None:
+    assert only(history_of([past(0, 2.0), past(0, 2.5)])).newest is None
+    assert only(history_of([past(day, time) for day, time in times((2.0, 12), (2.2, 9))])).newest is None
+
+
 @pytest.mark.parametrize(
     ("column", "before", "after"),
     [
