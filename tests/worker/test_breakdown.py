@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from benchrun.recipes.resolve import resolve  # noqa: E402
 from benchrun.recipes.select import Request  # noqa: E402
-from benchrun.worker import breakdown  # noqa: E402
+from benchrun.worker import breakdown, cpu  # noqa: E402
 from benchrun.worker.breakdown import is_kernel, kind, split  # noqa: E402
 from benchrun.worker.data import order  # noqa: E402
 from benchrun.worker.host import HostClock  # noqa: E402
@@ -102,3 +102,14 @@ def test_a_profiler_that_saw_no_kernel_leaves_no_breakdown(
         torch.distributed.destroy_process_group()
     assert list(tmp_path.iterdir()) == []
     assert "no breakdown, the profiler saw no kernel" in capsys.readouterr().out
+
+
+def test_an_all_gather_without_a_group_is_one_of_all_ranks() -> None:
+    """As torch has it, and as the breakdown calls it."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        parts, own = [torch.empty(3)], torch.ones(3)
+        cpu._all_gather(parts, own)
+        assert parts[0].equal(own)
+    finally:
+        torch.distributed.destroy_process_group()
