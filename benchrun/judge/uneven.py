@@ -22,8 +22,8 @@ class Label(Frozen):
 
 
 def share(run: Measurement) -> float:
-    """The share of the time by which the mean step and the median one differ; 0 without
-    step times.
+    """The share of the time by which the median step differs from the mean one, or from
+    both speeds of a run that has two; 0 without step times.
     """
     step, found = run.step_time_s, run.steadiness
     if step is None or step.mean <= 0:
@@ -31,7 +31,10 @@ def share(run: Measurement) -> float:
     recurring = 0.0
     if found and found.period and found.periodic_excess_s:
         recurring = found.periodic_excess_s / found.period / step.mean
-    return max(abs(step.mean - step.median) / max(step.mean, step.median), recurring)
+    between = 0.0
+    if found and found.speeds_s:
+        between = min(abs(step.median / speed - 1) for speed in found.speeds_s)
+    return max(abs(step.mean - step.median) / max(step.mean, step.median), recurring, between)
 
 
 def slow_steps(runs: Sequence[Measurement]) -> Label | None:
@@ -49,15 +52,22 @@ def slow_steps(runs: Sequence[Measurement]) -> Label | None:
 
 
 def _pattern(found: Steadiness | None) -> tuple[str, str] | None:
-    """The code and the text of slow steps that recur or stall; None of others."""
-    if found is None or not (found.period or found.outliers):
+    """The code and the text of slow steps that recur or stall, or of two speeds; None
+    of others.
+    """
+    if found is None:
         return None
     if found.period:
         return (
             "periodic",
             f"one of every {found.period} steps is {found.periodic_excess_s or 0:.3g} s slower",
         )
-    return "stalls", f"{found.outliers} steps stalled"
+    if found.speeds_s:
+        fast, slow = found.speeds_s
+        return "two_speeds", f"two speeds, {fast:.4g} s and {slow:.4g} s a step"
+    if found.outliers:
+        return "stalls", f"{found.outliers} steps stalled"
+    return None
 
 
 def too_uneven(runs: Sequence[Measurement]) -> bool:

@@ -309,8 +309,11 @@ def with_last_word(problems: Sequence[Problem], log: Log) -> list[Problem]:
     """
     others = [each for each in problems if each.role != "word"]
     planned = log.planned_steps
+    if log.complete(planned):
+        # What a run that ended well went on after was handled.
+        return [each for each in others if (each.kind, each.then) != (GENERIC, "steps")]
     well = planned is None if len(log.steps) else bool(log.results or log.served)
-    if well or log.complete(planned):
+    if well:
         return others
     ends = _ends(others)
     until = min((each.line or 0 for each in ends), default=math.inf)

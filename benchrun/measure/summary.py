@@ -137,7 +137,8 @@ def _measurement(
         *_printed_mfu(inside),
         *contradictory_rates(log, setting, inside, (launched, setting.model)),
     ]
-    notes += [*contradictory_layout(log.facts), *_unknown(setting), *_assumed_length(log, setting)]
+    notes += [*contradictory_layout(log.facts), *_unknown(setting)]
+    notes += [*_assumed_length(log, setting), *_other_header(log)]
     problems = (*log.problems, *values.problems(), *no_training(log, first), *served, *notes)
     steps_timed, skipped, skipped_share = updates(log)
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
@@ -345,6 +346,15 @@ def _unknown(setting: Setting) -> list[Problem]:
         return []
     detail = f"the FLOPs of a step are not known with {', '.join(setting.unknown_options)}"
     return [Problem(UNKNOWN, None, detail)]
+
+
+def _other_header(log: Log) -> list[Problem]:
+    """A note if the rows print another batch at last than the log states before them."""
+    printed = log.steps.batches()[0][-1:]
+    if not log.facts.gbs or not (printed > 0).any() or printed == log.facts.gbs:
+        return []
+    detail = f"the log states a global batch of {log.facts.gbs}, its rows print {printed[0]:.0f}, which counts"
+    return [Problem("other_batch", None, detail)]
 
 
 def _assumed_length(log: Log, setting: Setting) -> list[Problem]:

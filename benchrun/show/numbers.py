@@ -134,10 +134,7 @@ def _step_time_rows(measured: Measurement) -> Rows:
         and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
     )
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
-    two = ""
-    if measured.steadiness and (speeds := measured.steadiness.speeds_s):
-        two = f"two speeds, {_short(speeds[0])} s and {_short(speeds[1])} s; "
-    rows = [("step time", f"{two}{_short(step.median)} s median{limits or ''}"), ("", spread)]
+    rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
     means = []
     for name, mean in windows.items():

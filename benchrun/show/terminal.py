@@ -118,6 +118,7 @@ def summary_view(summary: Summary) -> Text:
 def _conditions(summary: Summary) -> str:
     """Setting and layout, as far as they are known."""
     named = {
+        "task": None if summary.task == "pretrain" else summary.task,
         "sequence": summary.seq_length,
         "global batch": summary.global_batch_size,
         "micro batch": summary.micro_batch_size,

@@ -14,7 +14,7 @@ from benchrun.measure.summary import summarise
 from benchrun.show.terminal import summary_view
 from benchrun.vocabulary import Exit
 
-PATTERNS = {"periodic", "stalls", "uneven_steps"}
+PATTERNS = {"periodic", "stalls", "uneven_steps", "two_speeds"}
 
 
 def verdict_of(times: list[float]) -> tuple[str, set[str], Exit]:
@@ -49,6 +49,13 @@ def test_slow_steps_that_take_much_of_the_time_are_no_pass(slow: list[int], fact
 def test_every_so_many_steps_a_slow_one_is_a_period(every: int, factor: float, patterns: set[str]) -> None:
     times = [TIME_S * (factor if n % every == 3 else 1 + n % 7 / 1000) for n in range(STEPS)]
     assert verdict_of(times)[1] == patterns
+
+
+@pytest.mark.parametrize("slow", [0.4, 0.5, 0.6])
+def test_two_speeds_stand_in_the_first_line(slow: float) -> None:
+    """Half of the steps take twice as long, in an order without a period."""
+    times = [TIME_S * (2 if n * 0.618 % 1 < slow else 1 + n % 3 / 1000) for n in range(STEPS)]
+    assert verdict_of(times) == ("inconclusive", {"two_speeds"}, Exit.INCONCLUSIVE)
 
 
 def test_the_first_steps_are_warm_up(tmp_path: Path) -> None:

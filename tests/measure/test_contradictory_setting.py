@@ -50,6 +50,17 @@ def test_a_ramp_of_batches_and_a_restart_are_no_contradiction(ramp: list[int], s
     assert fatal([*lines[:stop], *lines[stop // 2 :]]) is None
 
 
+@pytest.mark.parametrize(("stated", "notes"), [(128, 0), (256, 1)])
+def test_a_batch_that_the_rows_do_not_print_is_named(stated: int, notes: int) -> None:
+    reading = Reader()
+    reading.feed("".join([*dumped(global_batch_size=stated), *steady(128, 128)]).encode())
+    reading.end()
+    found = summarise(reading.log("x"))
+    details = [each.detail for each in found.problems if each.kind == "other_batch"]
+    named = f"the log states a global batch of {stated}, its rows print 128, which counts"
+    assert (found.fatal, found.global_batch_size, details) == (None, 128, [named] * notes)
+
+
 @pytest.mark.parametrize(
     ("tp", "pp", "cp", "kind"),
     [

@@ -195,6 +195,16 @@ def summary(tmp_path: Path, lines: Sequence[str]) -> Summary:
     return summarise(parse_log(path))
 
 
+def test_an_exception_that_a_sound_run_handled_is_no_crash(tmp_path: Path) -> None:
+    handled = [*frames(2), "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.wandb.ai', port=443)"]
+    planned = [line.replace("/      50", "/       5") for line in STEPS]
+    assert summary(tmp_path, [*planned[:3], *handled, *planned[3:]]).problems == ()
+    assert [each.kind for each in summary(tmp_path, [*STEPS[:3], *handled, *STEPS[3:]]).problems] == [
+        "rank_crash",
+        "early_end",
+    ]
+
+
 def assert_cause(found: Summary, kind: str, last: str) -> None:
     """The fatal problem is of this kind, says the last line, and no other cause is listed."""
     assert found.fatal is not None
