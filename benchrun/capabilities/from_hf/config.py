@@ -21,6 +21,9 @@ WITHOUT_EFFECT: Mapping[str, tuple[object, ...]] = {
 }
 """Key -> the values besides null that change nothing."""
 
+ENCODERS = ("vision_config", "audio_config")
+"""Keys of what a model has beside its language model, which stands in ``text_config``."""
+
 
 class Config:
     """One configuration. ``defaults``: what the family's class in transformers has
@@ -104,9 +107,9 @@ def config_file(path: Path) -> Document:
     if path.is_dir():
         path /= "config.json"
     document = load(path)
-    for key in ("vision_config", "audio_config"):
-        if key in document:
+    for key in ENCODERS:
+        if key in document and "text_config" not in document:
             what = f"'{key}': a recipe has a language model alone"
-            hint = "save what stands under text_config as a file of its own"
+            hint = "its keys belong under text_config"
             raise UserError(what, where=document.where((key,)), hint=hint)
     return document

@@ -10,7 +10,7 @@ from benchrun.model import ModelShape
 from benchrun.recipes.catalogue import explained
 from benchrun.recipes.yamlfile import Document
 
-from .config import Config
+from .config import ENCODERS, Config
 
 Values = dict[str, Any]
 """Fields of a `ModelShape`."""
@@ -48,6 +48,12 @@ def shape_of(document: Document) -> tuple[ModelShape, list[str]]:
     """The model of a configuration, and what a recipe leaves out of it, a sentence
     each. UserError for what it cannot represent.
     """
+    left_out = []
+    if isinstance(document.get("text_config"), Document):
+        for key in ENCODERS:
+            if key in document:
+                left_out.append(f"{key}: this is the language model alone")
+        document = document["text_config"]
     kind = document.get("model_type")
     if kind is None:
         raise UserError("key 'model_type' is missing", where=document.place)
@@ -58,7 +64,7 @@ def shape_of(document: Document) -> tuple[ModelShape, list[str]]:
     values = FAMILIES[kind](config)
     config.finish()
     try:
-        return ModelShape.model_validate(values), config.notes
+        return ModelShape.model_validate(values), left_out + config.notes
     except ValidationError as error:
         raise explained(error, ModelShape, Document(document.place)) from None
 

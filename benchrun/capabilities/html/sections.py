@@ -198,7 +198,10 @@ def sections(report: ReportModel, explained: Sequence[Evidence | None] = ()) -> 
         yield Section("frameworks", "Frameworks", text, tables=tables)
     plots = tuple(scaling_plots(report.curves))
     if plots:
-        text = "Speed of one GPU over the number of GPUs: a level line is perfect scaling."
+        text = (
+            "Speed of one GPU over the number of GPUs: a level line is perfect scaling. Expected, beyond what "
+            "was measured: the prediction, in proportion to the largest measured size."
+        )
         yield Section("scaling", "Scaling", text, plots)
     if report.published:
         text = (

@@ -45,6 +45,15 @@ def test_a_model_is_the_one_that_was_written_by_hand(name: str, ours: str) -> No
     assert shape(MODELS[name][1]).model_dump(exclude=differs) == written.model_dump(exclude=differs)
 
 
+def test_of_a_model_that_sees_the_language_model_is_taken() -> None:
+    """Gemma 3 4B: 3.88 billion parameters without its encoder; its file is silent on what the class has."""
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34}
+    outer = {"model_type": "gemma3", "mm_tokens_per_image": 256, "text_config": text, "vision_config": {"x": 1}}
+    found, notes = shape_of(parse(json.dumps(outer), "config.json"))
+    assert found.params_total == pytest.approx(3.88e9, rel=0.005)
+    assert notes[0].startswith("vision_config")
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """The configuration of a small model."""
