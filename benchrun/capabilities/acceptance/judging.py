@@ -20,7 +20,7 @@ from benchrun.usecases.judgement import verdict_together
 from benchrun.usecases.measurement import measure_run, store_measurement
 
 from .criteria import Acceptance, PointEvidence, judged
-from .plan import ResolvedPlan, planned, read_plan
+from .plan import ResolvedPlan, on_nodes, planned, read_plan
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,23 @@ class Appraisal:
 
 
 def plan_acceptance(
-    name: str, cluster: str | None = None, title: str | None = None
+    name: str,
+    cluster: str | None = None,
+    title: str | None = None,
+    num_nodes: int | None = None,
 ) -> ResolvedPlan:
     """The plan in a file, or the shipped one of that name, with its points resolved.
 
     ``cluster`` takes the place of the file's. ``title`` names the plan's directory:
-    another one has runs of its own. UserError names every problem of the file.
+    another one has runs of its own. ``num_nodes``: of the cluster, where the plan is for
+    another number. UserError names every problem of the file.
     """
     if title is not None and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", title):
         raise UserError(f"--name {title}: expected a name of letters, digits, '-', '_' and '.'")
     stem, file, document = read_plan(name)
+    if num_nodes is not None:
+        file = on_nodes(file, num_nodes, cluster)
+        stem = f"{stem}-{num_nodes}-nodes"
     changes = {0: {"cluster": cluster}} if cluster else {}
     return planned(title or stem, file, document, changes)
 

@@ -151,8 +151,16 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     data = []
     for name in names:
         data.append(run_data(RunDir(root / pack.RUNS / name, read_only=True)))
+    hosts: dict[str, None] = {}
+    for result in data:
+        for node in artifacts.objects(result.environment.get("nodes")):
+            hosts[str(node.get("host"))] = None
+    nodes = extensions.capability("html.run", "folded")(list(hosts))
+    with (root / pack.PLAN).open("rb") as stream:
+        digest = pack.sha256(stream)
     page = extensions.capability("html.page", "page")
-    text: str = page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
+    title = f"Acceptance: {acceptance.plan}"
+    text: str = page(report_on(data), title, leads=leads(acceptance, nodes, digest))
     return text
 
 

@@ -20,16 +20,20 @@ from pydantic_core import PydanticCustomError
 from benchrun import paths
 from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_points
 from benchrun.errors import UserError
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import load_references, matching
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.recipes.catalogue import checked
-from benchrun.recipes.files import find
+from benchrun.recipes.files import cluster_document, find
+from benchrun.recipes.resolve import resolve
 from benchrun.recipes.schema import UNKNOWN_NAME, FrameworkName, Study, SuiteRun, Values
 from benchrun.recipes.select import Request
 from benchrun.recipes.study import Expanded, StudyPoint, point_of
 from benchrun.recipes.study_rules import OF_REQUEST
 from benchrun.recipes.yamlfile import Document, load
-from benchrun.runspec.cluster import Line
+from benchrun.runspec.cluster import Cluster, Line
+from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import MOST_REPEATS, Better, Precision
 
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -70,7 +74,7 @@ class Criteria(Frozen):
     two repeats.
     """
     min_scaling_efficiency_percent: Percent | None = None
-    """The least tokens/s/GPU in percent of those on the fewest GPUs of the same run."""
+    """The least tokens/s/GPU in percent of those on the fewest GPUs of the same workload."""
     max_failed_runs: NonNegativeInt = 0
     """Runs of a point that may fail: a crash, a fatal problem in the log, a step that
     never came. Retries count.
@@ -142,13 +146,17 @@ class ResolvedPlan:
         return self.file.criteria.with_those_of(self.file.runs[run].criteria)
 
     def fewest(self, number: int) -> int:
-        """Position, from 1, of the point with the fewest GPUs of the same run."""
+        """Position, from 1, of the point with the fewest GPUs of the same workload."""
         points = self.study.points
         own = []
         for other, each in enumerate(points, 1):
-            if each.point.run == points[number - 1].point.run:
+            if _workload(each.point) == _workload(points[number - 1].point):
                 own.append(other)
         return min(own, key=lambda other: points[other - 1].spec.num_gpus)  # type: ignore[union-attr]
+
+
+def _workload(point: StudyPoint) -> Request:
+    return replace(point.request, num_gpus=None, cluster=None)
 
 
 def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
@@ -160,6 +168,44 @@ def read_plan(name: str) -> tuple[str, AcceptancePlan, Document]:
     file = checked(AcceptancePlan, document)
     _raise(list(_contradictions(file, document)))
     return path.stem, file, document
+
+
+def on_nodes(file: AcceptancePlan, num_nodes: int, cluster: str | None) -> AcceptancePlan:
+    """``file`` for a cluster of ``num_nodes``: the numbers of GPUs that fit, and all of
+    them where a run has such a point. A run that needs more is left out.
+
+    No number is published for most sizes of a cluster: there the scaling decides alone.
+    """
+    name = cluster or file.cluster
+    if name is None:
+        raise UserError("a number of nodes needs the cluster", hint="--cluster FILE")
+    most = num_nodes * checked(Cluster, cluster_document(name)).gpus_per_node
+    runs = []
+    for index, run in enumerate(file.runs):
+        fit = [number for number in run.num_gpus or () if number <= most]
+        if fit:
+            runs.append(run.model_copy(update={"num_gpus": tuple(fit)}))
+        elif run.num_gpus is None:
+            runs.append(run)
+        if fit and most not in fit and (spec := _point(index, run, most, name)):
+            own: dict[str, Any] = {"num_gpus": (most,)}
+            if not matching(conditions(spec), load_references()):
+                unknown = {"max_below_reference_percent": None}
+                own["criteria"] = (run.criteria or Criteria()).model_copy(update=unknown)
+            runs.append(run.model_copy(update=own))
+    if not runs:
+        raise UserError(f"no run of this plan fits {num_nodes} nodes")
+    return file.model_copy(update={"runs": tuple(runs)})
+
+
+def _point(index: int, run: PlanRun, num_gpus: int, cluster: str) -> RunSpec | None:
+    """The point of ``run`` on ``num_gpus``, listed or scaled; None if it has none."""
+    stated = {key: getattr(run, key) for key in OF_REQUEST if key != "num_gpus"}
+    one = SuiteRun(**stated, num_gpus=num_gpus, set=run.set)
+    try:
+        return resolve(point_of(index, one, {}, Request(run.recipe, cluster=cluster), "").request)
+    except UserError:
+        return None
 
 
 def planned(

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     help="Cluster profile, in place of the one that the file names.",
 )
 @click.option(
+    "--num-nodes",
+    type=click.IntRange(min=1),
+    help="Number of nodes, if the plan is for another: runs on more are left out, all of them are added.",
+)
+@click.option(
     "--name",
     help="Name of this acceptance: another name runs everything anew.  [default: the file's]",
 )
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
 def plan(
     file: str,
     cluster: str | None,
+    num_nodes: int | None,
     name: str | None,
     concurrency: int,
     retries: int,
@@ -73,7 +79,7 @@ def plan(
     Exit codes: 0 every criterion is met; 1 one is not; 4 a run is missing, or a
     measurement gives no answer.
     """
-    planned = api.plan_acceptance(file, cluster, name)
+    planned = api.plan_acceptance(file, cluster, name, num_nodes)
     if dry_run:
         return _announce(planned, as_json)
     if not report:

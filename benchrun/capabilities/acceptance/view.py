@@ -146,8 +146,8 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
-def leads(acceptance: Acceptance) -> tuple[Section, ...]:
-    """The first parts of the HTML report."""
+def leads(acceptance: Acceptance, nodes: str, digest: str) -> tuple[Section, ...]:
+    """The first parts of the HTML report. ``digest``: sha256 of the plan."""
     return (
         Section(
             "verdict",
@@ -158,7 +158,8 @@ def leads(acceptance: Acceptance) -> tuple[Section, ...]:
         Section(
             "planned",
             "What was run",
-            "Each point of the plan, with its runs that gave numbers.",
+            f"Each point of the plan, with its runs that gave numbers, on {nodes or 'unknown nodes'}. "
+            f"sha256 of plan.yaml: {digest}",
             tables=(plan_points_table(acceptance),),
         ),
     )

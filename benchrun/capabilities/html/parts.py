@@ -31,8 +31,11 @@ COLOURS = {
     "no_reference": "none",
     "not_comparable": "none",
     "not judged": "none",
+    "passed": "good",
+    "failed": "bad",
+    "no_answer": "look",
 }
-"""Class of a judgement; every other one needs a look."""
+"""Class of a judgement, of a run or by a criterion; every other one needs a look."""
 NO_PLOTS = f"<p class=look>Plots are left out, because matplotlib is not installed: {INSTALL}</p>"
 
 
@@ -117,6 +120,8 @@ def table_html(table: Table) -> str:
 
 
 def _cell(text: str) -> str:
+    if kind := COLOURS.get(text.lower().replace(" ", "_")):
+        return f"<span class={kind}>{escape(text)}</span>"
     return escape(text.replace(" -> ", ARROW))
 
 

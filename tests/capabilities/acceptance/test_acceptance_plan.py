@@ -35,6 +35,42 @@ def test_each_number_of_gpus_is_a_point_the_fewest_first(tmp_path: Path) -> None
     assert (planned.fewest(2), planned.fewest(1)) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("num_nodes", "numbers", "published"),
+    [
+        (1, [8], [8]),
+        (3, [8, 16, 24], [8, 16]),
+        (8, [8, 16, 32, 64, 64], [8, 16, 32, 64, 64]),
+        (16, [8, 16, 32, 64, 128, 64, 128], [8, 16, 32, 64, 128, 64, 128]),
+    ],
+)
+def test_a_plan_is_made_for_any_number_of_nodes(
+    num_nodes: int, numbers: list[int], published: list[int], tmp_path: Path
+) -> None:
+    point = {"gpu": "H100", "precision": "fp8", "framework": "nemo2"}
+    runs = [
+        {**point, "recipe": "llama3.1-8b", "num_gpus": [8, 16, 32, 64]},
+        {**point, "recipe": "llama3.1-70b", "num_gpus": 64},
+    ]
+    criteria = {"max_below_reference_percent": 5, "min_scaling_efficiency_percent": 90}
+    path = write(tmp_path, runs=runs, cluster="dgx-h100", criteria=criteria)
+    planned = api.plan_acceptance(path, num_nodes=num_nodes)
+    assert [point.spec.num_gpus for point in planned.study.points] == numbers
+    judged = []
+    for number, each in enumerate(numbers, 1):
+        if planned.criteria(number).max_below_reference_percent is not None:
+            judged.append(each)
+    assert judged == published
+    assert planned.fewest(numbers.index(max(numbers)) + 1) == 1
+    assert planned.name == f"mine-{num_nodes}-nodes"
+
+
+def test_a_plan_that_no_node_fits_is_refused(tmp_path: Path) -> None:
+    run = {"recipe": "llama3.1-70b", "gpu": "H100", "precision": "fp8", "framework": "nemo2", "num_gpus": 64}
+    with pytest.raises(UserError, match="fits 2 nodes"):
+        api.plan_acceptance(write(tmp_path, runs=[run], cluster="dgx-h100"), num_nodes=2)
+
+
 def test_the_option_replaces_the_cluster_of_the_file(tmp_path: Path) -> None:
     planned = api.plan_acceptance(write(tmp_path, cluster="slurm-cpu"), cluster="local", title="again")
     assert {point.spec.cluster.name for point in planned.study.points} == {"local"}

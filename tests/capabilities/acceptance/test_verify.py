@@ -1,5 +1,6 @@
 """Evidence packs: what is in one, and that a pack which was tampered with is refused for the right reason."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -65,6 +66,8 @@ def test_a_good_pack_gives_the_verdict_that_it_states_on_any_machine(root: Path,
 
 def test_the_page_has_every_criterion_and_every_run(root: Path) -> None:
     text = (root / pack.PAGE).read_text()
+    assert hashlib.sha256((root / pack.PLAN).read_bytes()).hexdigest() in text
+    assert "<span class=good>passed</span>" in text
     for word in ("ACCEPTED", "at_least tokens_per_s_per_gpu", "max_spread_percent", *(run.name for run in runs(root))):
         assert word in text
     assert not re.search(r"""(src|href)=["']?http""", text)
