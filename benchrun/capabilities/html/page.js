@@ -357,7 +357,9 @@ const NOTICEABLE = 0.02; // repeats of a run differ by as much
 
 function compared(body, one, other) {
   body.append(element("h2", {textContent: "Two runs side by side"}));
-  const ratio = ratioOf(one, other);
+  const [work, another] = [one, other].map(run => run.name.split(",")[0]);
+  const ratio = work === another ? ratioOf(one, other) : null;
+  if (work !== another) body.append(element("p", {textContent: `${work} and ${another} are different work: their steps have no ratio.`}));
   if (ratio) {
     const real = ratio.low > 1 || ratio.high < 1, large = Math.abs(ratio.value - 1) >= NOTICEABLE;
     const answer = !real ? "The interval holds 1: the steps show no difference."

@@ -162,6 +162,26 @@ def test_any_two_runs_are_compared(browser: Any, written: Any) -> None:
     assert browser.js(f"{DIALOG}.querySelectorAll('canvas').length") == 1
 
 
+def test_runs_of_different_work_have_no_ratio(browser: Any, written: Any) -> None:
+    browser.open(written("kept"))
+    works = [name.split(",")[0] for name in cells(browser, "run")]
+    other = next(index for index, work in enumerate(works) if work != works[0])
+    numbers = browser.js(f"{SHOWN}.map(row => row.querySelector('a').hash.slice(2))")
+    browser.js(f"location.hash = '#?compare={numbers[0]},{numbers[other]}'")
+    browser.js("new Promise(done => setTimeout(done, 50))")
+    text = browser.js(f"{DIALOG}.innerText")
+    assert f"{works[0]} and {works[other]} are different work" in text and "times as long" not in text
+
+
+def test_a_section_is_reached_and_the_filter_stays(browser: Any, written: Any) -> None:
+    browser.open(written("kept"), "#?verdict=slow")
+    shown = cells(browser, "run")
+    browser.js("document.querySelector('nav a[href=\"#published\"]').click()")
+    browser.js("new Promise(done => setTimeout(done, 50))")
+    assert browser.js("location.hash") == "#published" and browser.js("scrollY") > 0
+    assert cells(browser, "run") == shown
+
+
 def test_a_hovered_row_says_against_what(browser: Any, written: Any) -> None:
     browser.open(written("kept"))
     move = "const row = document.querySelector('#all tbody tr'), at = row.getBoundingClientRect();"
