@@ -33,6 +33,8 @@ NODE_CHECK = "node-check"
 """The program that a check of nodes runs."""
 NODES_TIME_LIMIT = "00:10:00"
 """A check takes a minute or two; with a short limit it starts sooner."""
+NODES_IMAGE = "nvcr.io/nvidia/nemo:25.07.01"
+"""The image of most recipes: a site that runs one of them has it."""
 
 _KEY = re.compile(r"\b[a-z_]+(?:\.[a-z0-9_]+)+\b")
 """The key of a value of a run, e.g. ``profile.tool``."""
@@ -133,9 +135,8 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
     profile, images = inputs.cluster, inputs.cluster.container.images
     of_nemo = next((image for name, image in images.items() if is_of_nemo(name)), None)
     image = inputs.image or launched.site_image(profile, None) or of_nemo  # all of these have torch
-    if profile.container.runtime != "none" and image is None:
-        hint = "--set image=IMAGE, any with torch (for GPUs with NCCL); cluster.container.image in a site's file"
-        raise UserError("a check of nodes in a container needs an image", hint=hint, where=cluster)
+    if profile.container.runtime != "none":
+        image = image or NODES_IMAGE
     spec = NodesSpec(
         workload="nodes",
         recipe="nodes",

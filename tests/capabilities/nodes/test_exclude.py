@@ -88,8 +88,8 @@ def test_a_check_runs_in_every_container_as_other_jobs_do(runtime: str, tmp_path
 def test_a_check_takes_the_sites_image_of_a_framework_with_torch() -> None:
     images = ("cluster.container.images={nemo2: /images/nemo.sqsh}",)
     assert resolve_nodes("dgx-h100", 2, images).image == "/images/nemo.sqsh"
-    with pytest.raises(UserError, match="needs an image"):
-        resolve_nodes("dgx-h100", 2)
+    assert "nemo" in resolve_nodes("dgx-h100", 2).image
+    assert resolve_nodes("dgx-h100", 2, ("cluster.container.runtime=none",)).image is None
     with pytest.raises(UserError, match="maxtext"):
         resolve_nodes("dgx-h100", 2, ("cluster.container.images={maxtxt: /images/x.sqsh}",))
 
