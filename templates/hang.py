@@ -28,7 +28,7 @@ class Process:
         self.path, self.pid = path, int(path.name)
         fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
         self.state, self.parent = fields[0], int(fields[1])
-        self.ticks = int(fields[11]) + int(fields[12])
+        self.ticks, self.started = int(fields[11]) + int(fields[12]), int(fields[19])
         self.io = 0
         try:
             for line in (path / "io").read_text().splitlines()[:2]:
@@ -114,19 +114,14 @@ def processes():
 
 
 def ranks(living, mark):
-    """Rank -> its process and variables: Python's, whose parent is none of the same rank."""
+    """Rank -> its process and variables: the oldest of Python, because what a rank starts has its variables too."""
     name, _, value = mark.partition("=")
-    found = {}
-    for pid, process in living.items():
+    own = {}
+    for process in sorted(living.values(), key=lambda each: (each.started, each.pid)):
         environment = process.environment()
         is_rank = environment.get(name) == value and environment.get("RANK", "").isdigit()
         if is_rank and process.is_python():
-            found[pid] = process, environment
-    own = {}
-    for process, environment in found.values():
-        parent = found.get(process.parent)
-        if parent is None or parent[1]["RANK"] != environment["RANK"]:
-            own[int(environment["RANK"])] = process, environment
+            own.setdefault(int(environment["RANK"]), (process, environment))
     return own
 
 

@@ -114,6 +114,27 @@ def test_what_a_socket_carries_counts_as_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["io_bytes"] >= 2 * FLOW
 
 
+STARTER = """
+import subprocess, sys
+nap = sys.executable + " -c 'import time; print(flush=True); time.sleep(1000)'; true"
+subprocess.run(["sh", "-c", nap])
+"""
+
+
+def test_what_a_rank_starts_is_not_the_rank(tmp_path: Path) -> None:
+    """A compiler that it starts through a shell has its variables, and is Python too."""
+    own = {**os.environ, "RANK": "0", "RUN_OF_TEST": str(tmp_path)}
+    words = [sys.executable, "-c", STARTER]
+    rank = subprocess.Popen(words, env=own, stdout=subprocess.PIPE, start_new_session=True)
+    assert rank.stdout is not None
+    rank.stdout.readline()  # the compiler runs
+    script = [sys.executable, "-I", "-S", str(paths.TEMPLATES / "hang.py"), f"RUN_OF_TEST={tmp_path}"]
+    subprocess.run(script, cwd=tmp_path, check=True, timeout=DEADLINE_S)
+    os.killpg(rank.pid, signal.SIGKILL)
+    rank.wait()
+    assert len(json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["children"]) == 2
+
+
 def test_a_run_without_a_deadline_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
