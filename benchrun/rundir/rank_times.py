@@ -1,6 +1,6 @@
 """ranks.json and host.json: what each rank measured in each step."""
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from benchrun.model import Frozen
 
@@ -39,6 +39,17 @@ class RankTimes(File):
     """
     ranks: tuple[RankTime, ...]
     """Every rank, in order."""
+
+    @model_validator(mode="after")
+    def _one_time_a_step(self) -> "RankTimes":
+        for rank in self.ranks:
+            # Without collectives where only a log's timers are known.
+            for times in (rank.compute_time_s, rank.collective_time_s or rank.compute_time_s):
+                if len(times) != len(self.steps):
+                    raise ValueError(
+                        f"rank {rank.rank} has {len(times)} times for {len(self.steps)} steps"
+                    )
+        return self
 
 
 class HostTime(Frozen, allow_inf_nan=False):

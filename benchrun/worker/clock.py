@@ -11,7 +11,7 @@ import platform
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ COLLECTIVES = re.compile(
     r"_?(all|reduce|broadcast|gather|scatter|barrier|send|recv|end_coalescing)"
 )
 """Methods of a process group that communicate, in every version of torch."""
+Row = tuple[int, float, float]
+"""Number of a step, its seconds of computing and in collectives."""
 MANY, SAMPLED = 500, 10
 """Calls in a step above which only every n-th step is measured, and n: marks take the
 host a few microseconds.
@@ -75,7 +77,7 @@ class StepClock:
         """Steps still to be read: number, the marks of its ends, those of its calls."""
         self._free: list[Any] = []
         self._every = 1
-        self._rows: deque[tuple[int, float, float]] = deque(maxlen=KEPT_STEPS)
+        self._rows: deque[Row] = deque(maxlen=KEPT_STEPS)
 
     def __enter__(self) -> "StepClock":
         if self._measures and not self._alone:
@@ -132,16 +134,9 @@ class StepClock:
         self.read()
         if not self._measures:
             return
-        times = RankTime(
-            rank=torch.distributed.get_rank(),
-            host=platform.node(),
-            stage=stage,
-            compute_time_s=tuple(round(max(compute, 0.0), 6) for _, compute, _ in self._rows),
-            collective_time_s=tuple(round(calls, 6) for _, _, calls in self._rows),
-        )
-        every = at_first_rank(times)
+        every = at_first_rank((platform.node(), stage, tuple(self._rows)))
         if every:
-            document = RankTimes(steps=tuple(number for number, _, _ in self._rows), ranks=every)
+            document = together(every)
             Path(RANKS).write_text(document.model_dump_json() + "\n", encoding="utf-8")
 
     def device(self) -> str | None:
@@ -208,3 +203,23 @@ class StepClock:
         if self._gpu:
             return float(start.elapsed_time(end)) / 1000
         return float(end - start)
+
+
+def together(every: Sequence[tuple[str, int, Sequence[Row]]]) -> RankTimes:
+    """Times of all ranks, of the steps that each of them measured: a rank with many
+    calls measures fewer steps. ``every``: host, stage and rows of each rank, in order.
+    """
+    measured = [{number for number, _, _ in rows} for _, _, rows in every]
+    steps = sorted(set.intersection(*measured))
+    ranks = []
+    for rank, (host, stage, rows) in enumerate(every):
+        by_step = {number: (compute, calls) for number, compute, calls in rows}
+        times = RankTime(
+            rank=rank,
+            host=host,
+            stage=stage,
+            compute_time_s=tuple(round(max(by_step[step][0], 0.0), 6) for step in steps),
+            collective_time_s=tuple(round(by_step[step][1], 6) for step in steps),
+        )
+        ranks.append(times)
+    return RankTimes(steps=tuple(steps), ranks=tuple(ranks))

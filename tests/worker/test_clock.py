@@ -12,7 +12,8 @@ import pytest
 pytestmark = pytest.mark.train
 torch: Any = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
-from benchrun.worker.clock import StepClock  # noqa: E402
+from benchrun.rundir.rank_times import RankTime, RankTimes  # noqa: E402
+from benchrun.worker.clock import StepClock, together  # noqa: E402
 
 
 @pytest.fixture
@@ -78,3 +79,19 @@ def test_the_marks_of_collectives_tell_what_a_gpu_that_stands_still_has_come_to(
         hang._device(path)
         written.append(path.read_text() if path.exists() else None)
     assert written == ["computes", "waits", None]
+
+
+def test_ranks_that_measured_other_steps_are_joined_by_those_of_all() -> None:
+    """A pipeline stage with many calls measures every tenth step."""
+    often = [(step, 1.0 + step, 0.5) for step in range(1, 31)]
+    seldom = [(step, 2.0 + step, -1e-9) for step in (1, 10, 20, 30)]
+    times = together([("node1", 0, often), ("node1", 1, seldom)])
+    assert times.steps == (1, 10, 20, 30)
+    assert [rank.compute_time_s for rank in times.ranks] == [(2.0, 11.0, 21.0, 31.0), (3.0, 12.0, 22.0, 32.0)]
+    assert [rank.stage for rank in times.ranks] == [0, 1]
+
+
+def test_ranks_with_other_numbers_of_times_are_refused() -> None:
+    rank = RankTime(rank=0, host="node1", compute_time_s=(1.0,), collective_time_s=(0.0,))
+    with pytest.raises(ValueError, match="rank 0 has 1 times for 2 steps"):
+        RankTimes(steps=(1, 2), ranks=(rank,))

@@ -153,7 +153,7 @@ def _by_cause(parts: list[Part]) -> dict[Name, float]:
 
 def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     """Large faults first, then by seconds; of causes of one name and rank the first in
-    this order.
+    this order, and none of all ranks behind that of one.
     """
 
     def order(cause: Cause) -> tuple[bool, float]:
@@ -161,7 +161,8 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 
     ranked: dict[tuple[Name, int | None], Cause] = {}
     for cause in sorted(causes, key=order):
-        if cause.seconds >= SHOWN_SHARE * step_s:
+        of_one = cause.rank is None and cause.cause in {name for name, _ in ranked}
+        if cause.seconds >= SHOWN_SHARE * step_s and not of_one:
             ranked.setdefault((cause.cause, cause.rank), cause)
     return [_rounded(cause, step_s) for cause in ranked.values()]
 

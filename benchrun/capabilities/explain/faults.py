@@ -34,15 +34,10 @@ LAYER_S = 0.0025
 overhead is normal and no fault. A healthy host took 10 ms for a layer of 2.2 ms.
 """
 HALF, MOST = 0.5, 0.8
+OF_A_RANK: tuple[Name, ...] = ("data", "host", "jitter", "slow_rank")
+"""Causes of one rank: the only one, if there is no other."""
 SLOWER_GPU = ("slow_rank", "clocks")
 """Causes that make every kernel of a GPU slower."""
-DELAYS: tuple[tuple[Name, str, str], ...] = (
-    ("data", "data_s", "waits for its loader"),
-    ("host", "queued_s", "has threads waiting for a core"),
-    ("host", "garbage_s", "collects garbage"),
-    ("host", "between_s", "is between two steps"),
-)
-"""Cause -> the time of host.json that shows it, and what a rank does meanwhile."""
 
 
 def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -56,8 +51,10 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
         found = _with_rise(found, of_rise(run, rose), rose.seconds)
     elif since is None and (grows := growing(run)):
         found.append(grows)
-    yield from found
-    yield from slow_steps(run, explained)
+    for cause in (*found, *slow_steps(run, explained)):
+        if cause.cause in OF_A_RANK and run.spec.num_gpus == 1 and cause.rank is None:
+            cause = cause.model_copy(update={"rank": 0})
+        yield cause
 
 
 def _with_rise(found: list[Cause], of_steps: Cause, seconds: float) -> list[Cause]:
@@ -106,7 +103,7 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
 
 
 def _reason(run: Evidence, late: waits.Late) -> tuple[Name, str | None]:
-    for name, field, words in DELAYS:
+    for name, field, words in waits.DELAYS:
         by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
         more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
@@ -117,7 +114,7 @@ def _reason(run: Evidence, late: waits.Late) -> tuple[Name, str | None]:
             return "slow_rank" if of_node else name, why
     waited = dict(enumerate(run.breakdown.data_of_ranks_s if run.breakdown else ()))
     if waits.beyond_others(waited, late.rank) > HALF * late.seconds:
-        return "data", f"it {DELAYS[0][2]} longer than they do ({BREAKDOWN}, one step)"
+        return "data", f"it {waits.DELAYS[0][2]} longer than they do ({BREAKDOWN}, one step)"
     if idle := _idle_of(run, late):
         return idle, "its GPU is idle meanwhile"
     if slower := _slower_clock(run, late):

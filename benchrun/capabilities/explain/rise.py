@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from benchrun.measure.changes import SHORTEST, bunched, chance_of_change, changes
 from benchrun.measure.samples import Samples
-from benchrun.measure.statistics import Floats
+from benchrun.measure.statistics import Floats, ranks
+from benchrun.rundir.artifacts import HOST, RANKS
 
 from .advice import fault
 from .course import BUSY, STILL, Course, Gpu
@@ -19,6 +20,7 @@ from .evidence import IN_USE, Evidence
 from .model import FAULT_SHARE, Cause, Name
 from .onset import FEWEST, LONGEST, rise
 from .said import of_growth
+from .waits import DELAYS
 
 CHANCE = 0.01
 """Largest chance of a rise among steps in any order: every run is tested."""
@@ -34,6 +36,10 @@ ROUTED = 0.2
 """Share of the step by which steps with experts must rise: the router's choice makes
 smaller rises.
 """
+GROWN, STEADILY = 0.15, 0.95
+"""Share of its first steps by which a step has grown at least, and the least correlation
+of its order with that of time.
+"""
 FELL = 10.0
 """Least points by which a GPU that has nothing to do loses of the time with a kernel."""
 WORKS, WAITS = 0.8, 0.8
@@ -41,6 +47,8 @@ WORKS, WAITS = 0.8, 0.8
 the most that one which waits in a collective has, as a share of that one's.
 """
 HALF = 0.5
+SLIGHT = 0.2
+"""Share of what steps lose that a GPU may wait longer, and still be the slow one."""
 ACCUMULATES = (
     "look for what accumulates: tensors kept alive in a list, a log or an index that is read from its beginning, "
     "memory that fragments; profiles of an early and of a late step show which part grows"
@@ -188,21 +196,26 @@ def _lasting(run: Evidence) -> Rise | None:
 
 
 def growing(run: Evidence) -> Cause | None:
-    """A step that grows all the time, level by level; None if it does not."""
-    found = levels(run)
-    first = found[0] if len(found) >= FEWEST else None
-    if first is None or any(after.seconds < before.seconds for before, after in pairwise(found)):
+    """A step that grows all the time; None if it does not."""
+    times, steps = timed(run)
+    if not run.same_work or len(times) < 2 * LASTING:
         return None
-    last = found[-1]
-    seconds = run.step_s - first.seconds
-    if seconds < ROUTED * run.step_s:
+    parts = [np.median(part) for part in np.array_split(times, len(times) // FEWEST)]
+    order = np.corrcoef(np.arange(len(parts)), ranks(np.array(parts)))[0, 1]
+    first, last = float(np.median(times[:FEWEST])), float(np.median(times[-FEWEST:]))
+    share = ROUTED if run.routed else GROWN
+    if order < STEADILY or last - first < share * first:
         return None
-    evidence = (
-        f"the step grows all the time, from {first.seconds:.3g} s in steps {first.first_step} to "
-        f"{first.last_step} to {last.seconds:.3g} s in steps {last.first_step} to {last.last_step}"
-    )
+    seconds = run.step_s - first
+    early, late = (float(np.median(half)) for half in np.array_split(times, 2))
+    found = Rise(int(steps[(len(steps) + 1) // 2]), None, early, late, HALF)
+    evidence = f"the step grows all the time, from {first:.3g} s to {last:.3g} s"
     cause = fault("unknown", seconds, evidence)
-    return cause.model_copy(update={"since_step": found[1].first_step, "advice": ACCUMULATES})
+    if changed := _delayed(run, found) or _changed(run, found):
+        cause = fault(
+            changed.name, seconds, f"{evidence}; {changed.words}", changed.rank, changed.host
+        )
+    return cause.model_copy(update={"since_step": int(steps[0]), "advice": ACCUMULATES})
 
 
 def _passing(run: Evidence) -> Rise | None:
@@ -244,7 +257,8 @@ def _at_once(before: Floats, after: Floats) -> bool:
 
 
 def of_rise(run: Evidence, found: Rise) -> Cause:
-    """The fault behind a rise: what the single GPUs changed at that step, else unknown."""
+    """The fault behind a rise: what the single ranks or GPUs changed at that step, else
+    unknown."""
     until, others = "on", "before"
     if found.until_step is not None:
         until, others = f"to {found.until_step}", "beside them"
@@ -253,16 +267,52 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
         f"{found.before_s:.3g} s {others}"
     )
     cause = fault("unknown", found.seconds, evidence)
-    changed = _changed(run, found)
-    if changed is not None:
-        name, gpu, words = changed
-        host = gpu.host if gpu else None
-        rank = gpu.rank if gpu else None
-        cause = fault(name, found.seconds, f"{evidence}; {words} (telemetry)", rank, host)
+    if changed := _delayed(run, found) or _changed(run, found):
+        cause = fault(
+            changed.name, found.seconds, f"{evidence}; {changed.words}", changed.rank, changed.host
+        )
     elif grown := of_growth(run, found.covers(run.steps), found.after_s - found.before_s):
         name, words = grown
         cause = fault(name, found.seconds, f"{evidence}; {words}")
     return cause.model_copy(update={"since_step": found.since_step})
+
+
+class _Change(NamedTuple):
+    """What changed with a rise."""
+
+    name: Name
+    words: str
+    rank: int | None = None
+    host: str | None = None
+
+    @classmethod
+    def of(cls, name: Name, gpu: Gpu | None, words: str) -> "_Change":
+        """A change that samples of the GPUs show, of one of them or of all."""
+        words = f"{words} (telemetry)"
+        if gpu is None:
+            return cls(name, words)
+        return cls(name, words, gpu.rank, gpu.host)
+
+
+def _delayed(run: Evidence, found: Rise) -> _Change | None:
+    """What the hosts of one or more ranks did longer in the rise (host.json)."""
+    hosts = run.hosts
+    if hosts is None:
+        return None
+    for name, field, words in DELAYS:
+        longer = []
+        for rank in hosts.ranks:
+            times = getattr(rank, field)
+            more = _growth(range(hosts.first_step, hosts.first_step + len(times)), times, found)
+            if more >= HALF * (found.after_s - found.before_s):
+                longer.append((more, rank))
+        if longer:
+            more, rank = max(longer, key=lambda each: each[0])
+            said = f"rank {rank.rank} {words} {more:.3g} s longer in them ({HOST})"
+            if len(longer) > 1:
+                return _Change(name, said)
+            return _Change(name, said, rank.rank, rank.host)
+    return None
 
 
 class _Sides(NamedTuple):
@@ -290,37 +340,49 @@ class _Sides(NamedTuple):
         return medians[1] / medians[0] if np.isfinite(medians).all() else 1.0
 
 
-def _changed(run: Evidence, found: Rise) -> tuple[Name, Gpu | None, str] | None:
-    """Change that came with the rise: a cause, the one GPU that has it, and words for it."""
+def _changed(run: Evidence, found: Rise) -> _Change | None:
+    """What the GPUs did in the rise, as the samples and the ranks' own times show it."""
     sides = _sides(run.course, run, found) if run.course else []
-    if not sides:
-        return None
-    for find in (_still, _slowed, _working):
+    for find in (_still, _slowed, _working) if sides else ():
         if changed := find(sides, 1 - found.before_s / found.after_s):
+            if changed.name == "data" and run.hosts:  # which would show late data
+                changed = changed._replace(name="host")
             return changed
     return _computing(run, found, sides)
 
 
-def _computing(
-    run: Evidence, found: Rise, sides: list[_Sides]
-) -> tuple[Name, Gpu | None, str] | None:
-    """The one GPU on which the same work takes longer, although it never waits for its
-    host."""
-    if run.ranks is None:
+def _computing(run: Evidence, found: Rise, sides: list[_Sides]) -> _Change | None:
+    """The one rank that takes longer for the same work, although its GPU never waits."""
+    slower = _slower_ranks(run, found)
+    if len(slower) != 1:
         return None
-    rose = found.after_s - found.before_s
-    slower = []
-    for rank in run.ranks.ranks:
-        if _growth(run.ranks.steps, rank.compute_time_s, found) >= HALF * rose:
-            slower.append(rank.rank)
-    mine = [side for side in sides if side.gpu.rank in slower]
-    if len(slower) != 1 or len(mine) != 1 or mine[0].means("utilisation_percent")[1] < BUSY:
+    words = f"rank {slower[0]} computes longer ({RANKS})"
+    if not run.on_gpu:
+        return _Change("slow_rank", words, slower[0])
+    mine = [side for side in sides if side.gpu.rank == slower[0]]
+    if not mine:
+        return None
+    before, after = mine[0].means("utilisation_percent")
+    lost = 100 * (1 - found.before_s / found.after_s)
+    if after < BUSY or before - after > SLIGHT * lost:
         return None
     words = (
-        f"{mine[0].gpu.name} has a kernel nearly all the time and needs longer for the same work: "
-        "another process on it, or the GPU itself"
+        f"{mine[0].gpu.name} has a kernel nearly all the time and takes longer for the same work: "
+        "another process on it, more work of its own, or the GPU itself"
     )
-    return "slow_rank", mine[0].gpu, words
+    return _Change.of("slow_rank", mine[0].gpu, words)
+
+
+def _slower_ranks(run: Evidence, found: Rise) -> list[int]:
+    """The ranks whose computing grew as the steps did."""
+    if run.ranks is None:
+        return [0] if run.spec.num_gpus == 1 else []
+    slower = []
+    for rank in run.ranks.ranks:
+        more = _growth(run.ranks.steps, rank.compute_time_s, found)
+        if more >= HALF * (found.after_s - found.before_s):
+            slower.append(rank.rank)
+    return slower
 
 
 def _growth(numbers: Sequence[int], times: Sequence[float], found: Rise) -> float:
@@ -355,7 +417,7 @@ def _sides(course: Course, run: Evidence, found: Rise) -> list[_Sides]:
     return sides
 
 
-def _still(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+def _still(sides: list[_Sides], lost: float) -> _Change | None:
     """GPUs that have nothing to do for a part of the time since: one, or all."""
     fell = []
     for side in sides:
@@ -377,20 +439,20 @@ def _still(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | N
         words += ", the others for nearly all of it"
     if name == "data":
         words += "; it stands still in whole stretches, as for a loader or a stopped process"
-    return name, fell[0].gpu if busy else None, words
+    return _Change.of(name, fell[0].gpu if busy else None, words)
 
 
-def _slowed(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+def _slowed(sides: list[_Sides], lost: float) -> _Change | None:
     """GPUs whose clock fell by about as much as the steps slowed down: one, or all."""
     fell = [side for side in sides if 1 - side.clock >= HALF * lost]
     if len(fell) not in (1, len(sides)):
         return None
     where = fell[0].gpu.name if len(fell) < len(sides) else "every GPU"
     words = f"the clock of {where} fell to {100 * fell[0].clock:.0f} %"
-    return "clocks", fell[0].gpu if len(fell) < len(sides) else None, words
+    return _Change.of("clocks", fell[0].gpu if len(fell) < len(sides) else None, words)
 
 
-def _working(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] | None:
+def _working(sides: list[_Sides], lost: float) -> _Change | None:
     """The one GPU that works as before, while the others wait for it."""
     *waiting, works = sorted(sides, key=lambda side: side.power)
     if not waiting or works.power < WORKS or waiting[-1].power > WAITS * works.power:
@@ -399,4 +461,4 @@ def _working(sides: list[_Sides], lost: float) -> tuple[Name, Gpu | None, str] |
         f"{works.gpu.name} draws {100 * works.power:.0f} % of its power before, "
         f"the others {100 * waiting[-1].power:.0f} % or less: they wait for it"
     )
-    return "slow_rank", works.gpu, words
+    return _Change.of("slow_rank", works.gpu, words)

@@ -15,7 +15,7 @@ from benchrun.rundir.fingerprint import IdleByCause
 from benchrun.rundir.rank_times import RankTime
 
 from .evidence import Evidence
-from .model import FAULT_SHARE, Saving
+from .model import FAULT_SHARE, Name, Saving
 from .onset import FEWEST, SURE, late_since
 from .saving import Statistic, of_late, saving
 
@@ -45,6 +45,13 @@ FASTEST = 0.05
 an accident.
 """
 HALF = 0.5
+DELAYS: tuple[tuple[Name, str, str], ...] = (
+    ("data", "data_s", "waits for its loader"),
+    ("host", "queued_s", "has threads waiting for a core"),
+    ("host", "garbage_s", "collects garbage"),
+    ("host", "between_s", "is between two steps"),
+)
+"""Cause -> the time of host.json that shows it, and what a rank does meanwhile."""
 MOST_CORES = 30
 """Characters of a list of cores that a sentence can hold."""
 

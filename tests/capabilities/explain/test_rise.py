@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known import first, kept, known
+from known import first, hosts, kept, known
 
 from benchrun.capabilities.explain import course
 from benchrun.capabilities.explain.advice import fault
@@ -12,7 +12,7 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import slower_parts
 from benchrun.capabilities.explain.faults import _with_rise
 from benchrun.capabilities.explain.model import FAULT_SHARE
-from benchrun.capabilities.explain.rise import Rise, of_rise, risen
+from benchrun.capabilities.explain.rise import Rise, growing, of_rise, risen
 from benchrun.measure.samples import SAMPLE
 from benchrun.model.parts import Moe
 from benchrun.rundir.rank_times import RankTime, RankTimes
@@ -205,3 +205,29 @@ def test_a_part_that_is_longer_than_in_another_run_costs_no_more_than_the_run_is
     found = [cause for cause in slower_parts(longer, other) if cause.cause == "exposed_dp"]
     assert [cause.seconds for cause in found] == [pytest.approx(longer.step_s - other.step_s)]
     assert list(slower_parts(other, replace(other))) == []
+
+
+@pytest.mark.parametrize(("field", "name"), [("data_s", "data"), ("garbage_s", "host"), ("between_s", "host")])
+def test_what_a_host_did_longer_since_that_step_is_the_cause(field: str, name: str) -> None:
+    times = series(0) * from_step(PLACE, 1, 1.5)
+    waited = (0.01,) * (5 + PLACE) + (0.9,) * (STEPS - PLACE)
+    usual = hosts(steps=5 + STEPS)
+    ranks = [rank.model_copy(update={field: waited} if rank.rank == 1 else {}) for rank in usual.ranks]
+    found = first(run_of(times, hosts=usual.model_copy(update={"ranks": tuple(ranks)})))
+    assert (found.cause, found.rank) == (name, 1)
+    assert abs(found.since_step - (6 + PLACE)) <= 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_step_that_grows_all_the_time_is_a_fault(seed: int) -> None:
+    grown = growing(run_of(series(seed) * np.linspace(1, 1.25, STEPS)))
+    assert grown is not None and grown.since_step == 6
+    for share in (1.0, 1.1):
+        assert growing(run_of(series(seed) * np.linspace(1, share, STEPS))) is None
+
+
+def test_a_pause_of_the_only_rank_has_its_number() -> None:
+    times = series(0) * np.where(np.arange(STEPS) % 7 == 3, 3.0, 1.0)
+    run = run_of(times)
+    alone = run.spec.model_copy(update={"num_gpus": 1})
+    assert first(replace(run, spec=alone)).rank == 0
