@@ -15,18 +15,23 @@ from benchrun.cli.options import (
     each,
     interrupted,
     json_option,
+    json_text,
     print_json,
     retries_option,
     run_id,
     say,
+    write_text,
 )
 from benchrun.errors import UserError
+from benchrun.files import check_new
 from benchrun.vocabulary import MOST_REPEATS, Exit
 
 if TYPE_CHECKING:
     from benchrun.api import Request, ResolvedStudy, StudyResult
 
 
+ENDINGS = {".html": "html", ".csv": "csv", ".md": "markdown"}
+"""Format that the ending of a file names."""
 CONCURRENCY = "Runs at a time; without Slurm those of one results folder take turns.  [default: 4; with --tune: 1]"
 
 
@@ -66,6 +71,12 @@ CONCURRENCY = "Runs at a time; without Slurm those of one results folder take tu
     help="html: one file with plots of the points and of every run.",
 )
 @click.option(
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="Write into FILE; its ending may be the format (.html .csv .md).",
+)
+@click.option(
     "--plot",
     type=FILE,
     metavar="FILE",
@@ -98,6 +109,7 @@ def study(
     dry_run: bool,
     report: bool,
     form: str,
+    output: Path | None,
     plot: Path | None,
     as_json: bool,
     tune: bool,
@@ -117,6 +129,9 @@ def study(
     faster.
     """
     _check(profile, price_per_gpu_hour, vary, tune=tune)
+    if output is not None:
+        check_new(output)
+        form = ENDINGS.get(output.suffix, form)
     request = api.Request(**point)
     if tune:
         return _tune(request, vary, steps, concurrency, dry_run or report, as_json)
@@ -127,7 +142,7 @@ def study(
         except KeyboardInterrupt:
             return interrupted("study")
     result = api.study_result(planned, price_per_gpu_hour, retries)
-    _print(planned, result, "json" if as_json else form, plot)
+    _print(planned, result, "json" if as_json else form, output, plot)
     if (
         report
         and not any(point.runs for point in result.points)
@@ -138,7 +153,7 @@ def study(
         )
     if not report:
         verb = f"benchrun study {point['recipe']}"
-        say(f"next: {verb}" if dry_run else f"next: {verb} --report --format html > study.html")
+        say(f"next: {verb}" if dry_run else f"next: {verb} --report --output study.html")
     if dry_run or result.complete:
         return Exit.OK
     return Exit.INCONCLUSIVE
@@ -158,20 +173,27 @@ def _check(profile: str | None, price: float | None, vary: tuple[str, ...], *, t
         raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
-def _print(planned: "ResolvedStudy", result: "StudyResult", form: str, plot: Path | None) -> None:
-    """Print the points in the format ``form``, damaged files and runs without numbers
-    on stderr; draw ``plot``.
+def _print(
+    planned: "ResolvedStudy",
+    result: "StudyResult",
+    form: str,
+    output: Path | None,
+    plot: Path | None,
+) -> None:
+    """Print the points in the format ``form``, or write them into ``output``; damaged
+    files and runs without numbers go to stderr; draw ``plot``.
     """
     if plot:
         from .plot import plot_study
 
         plot_study(result, plot)
     if form == "json":
-        print_json(result.document())
+        write_text(json_text(result.document()), output)
     else:
         from .view import missing, study_page
 
-        click.echo(_html(planned, result) if form == "html" else study_page(result, form), nl=False)
+        text = _html(planned, result) if form == "html" else study_page(result, form)
+        write_text(text, output)
         for line in missing(result):
             say(line)
     for line in result.notes:
