@@ -279,6 +279,7 @@ class Dialect(Traits):
             if scale is not None and value is not None:
                 value = scale(value)
             values[column] = credible(column, value)
+            self.unread += bool(column == record.needs and text and values[column] is None)
         self.complete(values)
         if record.needs is not None and values.get(record.needs) is None:
             return

@@ -258,6 +258,8 @@ class Traits:
     """
     reached: int | None = None
     """The last step that was made, if something other than a row shows it."""
+    unread: int = 0
+    """Rows left out because their time is not a number that a step may take."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False

@@ -26,6 +26,9 @@ def step_problems(log: Log) -> list[Problem]:
     problems = list(_values(rows, may_skip=log.may_skip or log.post_training))
     if not log.may_skip:
         problems += _gaps(rows)
+    if log.unread > len(rows):
+        detail = f"{log.unread} of {log.unread + len(rows)} rows have no time that can be read"
+        problems.append(Problem("unreadable_rows", rows[0].line or None, detail))
     planned = log.planned_steps
     if planned is not None and not log.complete(planned):
         last = log.steps_made - 1 + log.first_number

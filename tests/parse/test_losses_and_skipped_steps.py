@@ -106,3 +106,17 @@ def test_steps_that_train_the_critic_alone_have_no_loss_of_the_policy(tmp_path: 
     text = without_losses("verl", "None", range(1, 9)).replace(" - actor/pg_loss:None", "")
     found = summary(tmp_path, text)
     assert (found.num_steps, found.fatal, found.problems) == (20, None, ())
+
+
+@pytest.mark.parametrize("time", ["-12190.3", "12,190.3", "1e99"])
+@pytest.mark.parametrize(("readable", "kind"), [(3, "unreadable_rows"), (12, None)])
+def test_a_log_most_of_whose_times_cannot_be_read_has_no_number(time: str, readable: int, kind: str | None) -> None:
+    rows = []
+    for number in range(1, 21):
+        ms = "12190.3" if number <= readable else time
+        rows.append(
+            f" iteration {number:8d}/      20 | consumed samples: {128 * number:12d}"
+            f" | elapsed time per iteration (ms): {ms} | global batch size:   128"
+            f" | lm loss: {9 - number / 10:.6E} | number of nan iterations:   0 |"
+        )
+    assert fatal("\n".join([*rows, "[after training is done] datetime: 2026-03-01 10:10:20", ""])) == kind
