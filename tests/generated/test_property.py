@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,7 +67,7 @@ def test_a_last_line_that_was_cut_gives_no_half_a_number(form: str) -> None:
                 assert value in known or rb"\r" in data[begin:], dumped(truth)
 
 
-def read(data: bytes) -> tuple[bool | None, float | None, float | None, float | None]:
+def read(data: bytes) -> tuple[Any, ...]:
     """Whether the run is over; its time of a step, rate and last loss."""
     reader = Reader()
     reader.feed(data)

@@ -324,7 +324,12 @@ def test_init_asks_before_it_chooses_a_runtime(
     monkeypatch.setattr(site, "survey", lambda: slurm(pyxis=pyxis))
     monkeypatch.setattr(site, "installed", lambda name: name in ("podman", "docker"))
     asked = []
-    write_site(tmp_path / "mysite.yaml", runtime=given, ask=lambda names: asked.append(names) or "podman")
+
+    def ask(names: list[str]) -> str:
+        asked.append(names)
+        return "podman"
+
+    write_site(tmp_path / "mysite.yaml", runtime=given, ask=ask)
     assert yaml.safe_load((tmp_path / "mysite.yaml").read_text())["container"]["runtime"] == written
     assert asked == ([["podman", "docker"]] if written == "podman" else [])
 
