@@ -148,7 +148,7 @@ def _doing(
     for rank in sorted(ranks):
         host = hosts.get(rank, Host())
         if rank in found and found[rank].alone:
-            yield f"rank {rank} has not ended a call that every other rank of its group has"
+            yield f"rank {rank} has not ended a call in which no other rank is any more"
         elif rank in found and found[rank].short:
             yield f"rank {rank} is in a transfer with a rank that misses another one of it"
         elif rank in found and found[rank].unstarted:
@@ -161,7 +161,7 @@ def _doing(
             )
         if host.stopped:
             yield f"rank {rank}: {host.stopped}"
-        elif host.computes and host.doing is None:
+        elif host.computes and host.doing is None and rank not in found:
             yield f"rank {rank} computes: slow work and an endless loop look alike"
         if host.stack:
             yield f"rank {rank} is in " + ", called by ".join(map(str, host.stack[:FRAMES]))

@@ -62,6 +62,8 @@ class Host:
     """Frames of the main thread, the innermost first."""
     device: str | None = None
     """``waits`` if its GPU is in a collective, ``computes`` if it is before one."""
+    collects: bool = False
+    """Whether Python collects garbage: slow, and no loop."""
 
     @property
     def doing(self) -> str | None:
@@ -71,7 +73,7 @@ class Host:
             for row in rows:
                 if row["file"] in frame.file and row["function"] in frame.function:
                     return row["doing"]
-        return None
+        return "garbage" if self.collects else None
 
     @property
     def stopped(self) -> str | None:
@@ -105,11 +107,16 @@ class Host:
         return busy or (self.computes and self.doing not in (None, "device"))
 
 
+COLLECTS = "Garbage-collecting"
+"""What Python's faulthandler writes above a stack meanwhile."""
+
+
 def read(files: Iterable[Path]) -> dict[int, Host]:
     """State of each rank, from the files."""
     states: dict[int, State] = {}
     stacks: dict[int, tuple[Frame, ...]] = {}
     devices: dict[int, str] = {}
+    collecting = set()
     for path in files:
         if re.fullmatch(r"rank_\d+\.json", path.name):
             try:
@@ -123,9 +130,12 @@ def read(files: Iterable[Path]) -> dict[int, Host]:
                 devices[int(match[2])] = text
             else:
                 stacks[int(match[2])] = main_stack(text)
+                if COLLECTS in text:
+                    collecting.add(int(match[2]))
     found = {}
     for rank in states.keys() | stacks.keys():
-        found[rank] = Host(states.get(rank), stacks.get(rank, ()), devices.get(rank))
+        stack = stacks.get(rank, ())
+        found[rank] = Host(states.get(rank), stack, devices.get(rank), rank in collecting)
     return found
 
 

@@ -27,7 +27,7 @@ class Wait:
     """Ranks that have not come to ``op``."""
     alone: bool = False
     """Whether ``op`` has ended on every other rank of its group: this rank's device has not
-    finished it.
+    finished it. A single rank is alone in each call.
     """
     together: bool = False
     """Whether all ranks are in ``op``, and none has ended it."""
@@ -44,9 +44,11 @@ def waits(records: Records, devices: Mapping[int, str | None]) -> dict[int, Wait
     do, where that is known.
     """
     found = {}
+    single = len(set().union(records.dumps, *records.groups.values())) == 1
     for rank, dump in records.dumps.items():
         if dump.head is not None:
             wait = found[rank] = _wait(dump, dump.head, records)
+            wait.alone |= single
             others = set(records.groups.get(wait.op.group, ())) - {rank}
             if wait.together and devices.get(rank) == "computes":
                 wait.unstarted = all(devices.get(other) == "waits" for other in others)

@@ -122,6 +122,14 @@ def test_a_kernel_that_has_not_started_shows_the_busy_device(tmp_path: Path) -> 
     assert (found(tmp_path).ranks, found(tmp_path).where) == ([2], "device")
 
 
+def test_the_device_of_a_single_rank_that_is_in_a_call_is_to_blame(tmp_path: Path) -> None:
+    """An endless kernel, and no peer that could be late."""
+    config = {"3": {"name": "3", "desc": DP, "ranks": "[0]"}}
+    put(tmp_path, {0: {**stage(entry(0, "3", "all_reduce", 1)), "pg_config": config}})
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([0], "device")
+
+
 @pytest.mark.parametrize(
     ("devices", "guilty"),
     [

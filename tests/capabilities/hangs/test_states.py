@@ -138,6 +138,18 @@ def test_an_answer_says_that_slow_work_looks_like_an_endless_loop(tmp_path: Path
     assert not any("look alike" in line for line in found(tmp_path).evidence)
 
 
+def test_a_rank_that_collects_garbage_is_slow(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, SLEEPING, state="R", cpu_s=2.0)
+    stack_file = tmp_path / "stack_1.txt"
+    stack_file.write_text(
+        "Current thread 0x01 (most recent call first):\n  Garbage-collecting\n" + stack_file.read_text()
+    )
+    assert found(tmp_path) is None
+    put(tmp_path, 1, SLEEPING, state="S")
+    assert found(tmp_path).ranks == [1]
+
+
 def test_a_heartbeat_is_no_progress(tmp_path: Path) -> None:
     put(tmp_path, 0, IN_COLLECTIVE)
     put(tmp_path, 1, SLEEPING, io_bytes=4000, children=[{"state": "S", "cpu_s": 0.02, "io_bytes": 900}])
