@@ -58,10 +58,10 @@ def _pattern(found: Steadiness | None) -> tuple[str, str] | None:
     if found is None:
         return None
     if found.period:
-        return (
-            "periodic",
-            f"one of every {found.period} steps is {found.periodic_excess_s or 0:.3g} s slower",
-        )
+        text = f"one of every {found.period} steps is {found.periodic_excess_s or 0:.3g} s slower"
+        if found.outliers:
+            text += f", {found.outliers} others stalled"
+        return "periodic", text
     if found.speeds_s:
         fast, slow = found.speeds_s
         return "two_speeds", f"two speeds, {fast:.4g} s and {slow:.4g} s a step"

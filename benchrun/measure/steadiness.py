@@ -141,15 +141,15 @@ def steadiness(
     stalled = flat - median > max(OUTLIER_DEVIATIONS * deviation, OUTLIER_EFFECT * median)
     outliers = int(stalled.sum())
     varying = f"steps vary by {'at most ' if deviation < resolution_s else ''}{100 * deviation / median:.1f} %"
-    stalls = f"{outliers} of {times.size} stalled, the longest took {rest.max():.3g} s"
+    stalls = f"{outliers} of {rest.size} stalled, the longest took {rest.max():.3g} s"
 
     verdict: Literal["steady", "periodic", "drifting", "noisy"] = "steady"
     detail = f"{varying}; {stalls}" if outliers else varying
     if comb:
-        verdict, detail = (
-            "periodic",
-            _recurs(comb, median, alone=bool(np.median(np.diff(numbers)) < 2)),
-        )
+        verdict = "periodic"
+        detail = _recurs(comb, median, alone=bool(np.median(np.diff(numbers)) < 2))
+        if outliers:
+            detail = f"{detail}; of the others {stalls}"
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict, detail = "drifting", _drifts(drift / median)
     elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(
@@ -185,7 +185,7 @@ def _recurs(comb: _Comb, median: float, *, alone: bool) -> str:
     last = comb.period % 10 if not 10 <= comb.period % 100 <= 20 else 0
     nth = f"{comb.period}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
     which = f"every {nth} step is" if alone else f"rows with every {nth} step are"
-    cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
+    cost = f"{comb.excess_s:.3g} s ({100 * comb.excess_s / median:.1f} %)"
     return f"{which} {cost} slower: garbage collection, logging or checkpoints?"
 
 

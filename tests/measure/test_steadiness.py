@@ -68,6 +68,16 @@ def test_the_period_is_spelt(period: int, name: str) -> None:
     assert judge(times).detail.startswith(f"every {name} step is 0.3 s")
 
 
+def test_slow_rows_beside_a_period_are_counted_too() -> None:
+    """Three of ten rows are slow: a comb has one of them, the others stalled."""
+    times = run(100)
+    for offset in (2, 5, 8):
+        times[offset::10] += 9 * STEP
+    found = judge(times)
+    assert (found.verdict, found.period, found.outliers) == ("periodic", 10, 20)
+    assert "of the others 20 of 90 stalled" in found.detail
+
+
 def test_a_period_is_counted_in_steps_where_a_row_stands_for_ten() -> None:
     times = run(120)
     times[3::6] += 0.2
