@@ -242,7 +242,7 @@ def test_a_check_that_hangs_is_a_fault(user: User, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(node_job, "START_S", 3)
     for name, value in user.env.items():
         monkeypatch.setenv(name, value)
-    site = Cluster.model_validate({"name": "x", "setup": ["sleep 600"], **GOOD})
+    site = Cluster.model_validate(GOOD | {"name": "x", "setup": ["sleep 600"]})
     faults = [check for check in node_checks(site, 60) if check.status == "fault"]
     assert [(check.what, check.exit_code) for check in faults] == [("setup", 3)]
     user.until(lambda: "benchrun-doctor" not in user.slurm("squeue", "--noheader", "--format=%j"))
