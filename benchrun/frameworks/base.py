@@ -88,8 +88,8 @@ OF_PIPELINES = (
     "NeMo's deferral of the embedding's weight gradient, and its overlap of the optimizer step "
     "with the first gather of weights"
 )
-"""What NeMo's scripts set for most models with virtual stages, and its drivers here do
-not.
+"""Settings of NeMo's scripts for most models with virtual stages, which its drivers here
+do not have.
 """
 
 
@@ -165,7 +165,7 @@ class Framework:
     (`benchrun.model.features`).
     """
     left_out: ClassVar[str] = ""
-    """What its publishers set for pipelines, and benchrun does not."""
+    """Settings of its publishers for pipelines that benchrun does not make."""
     stages: ClassVar[bool] = False
     """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``).
     """

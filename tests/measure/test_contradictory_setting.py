@@ -86,7 +86,7 @@ def dumped(**sizes: int) -> list[str]:
 @pytest.mark.parametrize("cp", [None, 1, 2])
 @pytest.mark.parametrize("dp", [1, 2, 3, 4, 8, 16])
 def test_the_gpus_are_the_product_of_all_degrees(tp: int, cp: int | None, dp: int) -> None:
-    """Of known degrees alone they are a multiple: older programs have no context parallelism."""
+    """GPUs are a multiple of the degrees that are known: older programs have no context parallelism."""
     sizes = {"world_size": 8, "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": 1}
     stated = {**sizes, **({"context_parallel_size": cp} if cp else {}), "data_parallel_size": dp}
     sound = tp * cp * dp == 8 if cp else 8 % (tp * dp) == 0

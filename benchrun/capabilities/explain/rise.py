@@ -278,7 +278,7 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
 
 
 class _Change(NamedTuple):
-    """What changed with a rise."""
+    """Change that came with a rise."""
 
     name: Name
     words: str
@@ -295,7 +295,7 @@ class _Change(NamedTuple):
 
 
 def _delayed(run: Evidence, found: Rise) -> _Change | None:
-    """What the hosts of one or more ranks did longer in the rise (host.json)."""
+    """Work of a rank's host that took longer in the rise (host.json)."""
     hosts = run.hosts
     if hosts is None:
         return None
@@ -341,7 +341,7 @@ class _Sides(NamedTuple):
 
 
 def _changed(run: Evidence, found: Rise) -> _Change | None:
-    """What the GPUs did in the rise, as the samples and the ranks' own times show it."""
+    """Change of the GPUs in the rise, by their samples and the ranks' own times."""
     sides = _sides(run.course, run, found) if run.course else []
     for find in (_still, _slowed, _working) if sides else ():
         if changed := find(sides, 1 - found.before_s / found.after_s):

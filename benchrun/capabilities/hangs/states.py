@@ -108,7 +108,7 @@ class Host:
 
 
 COLLECTS = "Garbage-collecting"
-"""What Python's faulthandler writes above a stack meanwhile."""
+"""Line of Python's faulthandler above the stack of a thread that collects garbage."""
 
 
 def read(files: Iterable[Path]) -> dict[int, Host]:

@@ -99,9 +99,8 @@ def page(
 def _contents(text: str) -> str:
     """Links to the sections of a page."""
     links = []
-    for identity, name in re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', text):
-        if identity != "each":
-            links.append(f'<a href="#{identity}">{name}</a>')
+    for identity, name in re.findall(r'<section id="(?!each")(\w+)"><h2>(.*?)</h2>', text):
+        links.append(f'<a href="#{identity}">{name}</a>')
     return f"<nav>{' '.join(links)}</nav>"
 
 

@@ -69,15 +69,16 @@ def hosts_of(run: RunResult) -> list[str]:
 
 def folded(hosts: Sequence[str]) -> str:
     """Nodes as Slurm writes them: ``hgx-[01-04,07]``."""
-    groups: dict[str, list[str]] = {}
-    for host in hosts:
+    groups: dict[tuple[str, int], list[str]] = {}
+    for host in dict.fromkeys(hosts):
         stem = host.rstrip("0123456789")
-        groups.setdefault(stem, []).append(host[len(stem) :])
+        number = host[len(stem) :]
+        groups.setdefault((stem, len(number)), []).append(number)
     texts = []
-    for stem, numbers in groups.items():
+    for (stem, _), numbers in groups.items():
         spans: list[list[str]] = []
-        for number in sorted(numbers, key=lambda each: (len(each), each)):
-            if spans and number and int(number) == int(spans[-1][-1]) + 1:
+        for number in sorted(numbers):
+            if spans and int(number) == int(spans[-1][-1]) + 1:
                 spans[-1] = [spans[-1][0], number]
             else:
                 spans.append([number])

@@ -55,7 +55,7 @@ BLAMED = ("slow_rank", "slow_node", "data", "host", "clocks", "power")
 def summary(
     report: ReportModel, explained: Sequence[Explanation | None], *, history: bool
 ) -> Iterator[Section]:
-    """What a reader asks first: the points, which node is slow, and what changed."""
+    """Sections that a reader asks for first: the points, slow nodes, changes."""
     points = _points(report.readable)
     if 1 < len(points.rows) <= len(report.results) / 2:
         text = (

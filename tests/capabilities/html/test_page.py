@@ -213,6 +213,7 @@ def other_batch(spec: TrainingSpec) -> TrainingSpec:
         (["hgx-07"], "hgx-07"),
         (["n1", "n2", "n3", "n7"], "n[1-3,7]"),
         (["a10", "a09", "a08", "login"], "a[08-10], login"),
+        (["node", "node1", "node2", "node1", "node02"], "node, node[1-2], node02"),
     ],
 )
 def test_many_nodes_are_written_as_slurm_does(hosts: list[str], text: str) -> None:
