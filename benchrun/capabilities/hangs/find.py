@@ -47,7 +47,7 @@ def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
     turning = set() if guilty else circle(found)
     strayed = parted.ranks if parted else odd(turning, found, records)
     named = guilty or strayed
-    op = parted.op if parted else _first(named, found)
+    op = parted.op if parted else _first(named, found, records)
     calls = parted.calls if parted else {rank: found[rank].op for rank in turning}
     evidence = [
         *_waiting(found, records),
@@ -102,14 +102,15 @@ def _guilty(found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Hos
     return set(others) if waiting and 2 * len(others) <= len(hosts) else set()
 
 
-def _first(ranks: set[int], found: Mapping[int, Wait]) -> Op | None:
+def _first(ranks: set[int], found: Mapping[int, Wait], records: Records) -> Op | None:
     """The earliest call in which somebody waits for one of ``ranks``; a collective before a
     transfer, in which a chain of waits may begin.
     """
     calls = []
     for rank, wait in found.items():
         own = rank in ranks
-        if ranks & wait.ranks or (wait.alone and own) or (wait.together and not own):
+        left = own and wait.alone and len(records.groups[wait.op.group]) > 1
+        if ranks & wait.ranks or left or (wait.together and not own):
             calls.append(wait.op)
     calls = calls or [wait.op for wait in found.values()]
     return min(calls, key=lambda op: (op.peer is not None, op.created_ns), default=None)

@@ -26,8 +26,8 @@ class Wait:
     ranks: set[int] = field(default_factory=set)
     """Ranks that have not come to ``op``."""
     alone: bool = False
-    """Whether ``op`` has ended on every other rank of its group: this rank's device has not
-    finished it. A single rank is alone in each call.
+    """Whether ``op`` has ended on every other rank of its group, or there is no other: this
+    rank's device has not finished it.
     """
     together: bool = False
     """Whether all ranks are in ``op``, and none has ended it."""
@@ -44,11 +44,9 @@ def waits(records: Records, devices: Mapping[int, str | None]) -> dict[int, Wait
     do, where that is known.
     """
     found = {}
-    single = len(set().union(records.dumps, *records.groups.values())) == 1
     for rank, dump in records.dumps.items():
         if dump.head is not None:
             wait = found[rank] = _wait(dump, dump.head, records)
-            wait.alone |= single
             others = set(records.groups.get(wait.op.group, ())) - {rank}
             if wait.together and devices.get(rank) == "computes":
                 wait.unstarted = all(devices.get(other) == "waits" for other in others)
@@ -70,7 +68,8 @@ def _wait(dump: Dump, op: Op, records: Records) -> Wait:
                 wait.op = wait.op if wait.ranks else own
                 wait.ranks.add(own.peer)
         return wait
-    others = [rank for rank in records.groups.get(op.group, ()) if rank != dump.rank]
+    members = records.groups.get(op.group, ())
+    others = [rank for rank in members if rank != dump.rank]
     ended = joined = 0
     for rank in others:
         other = records.dumps.get(rank)
@@ -84,7 +83,7 @@ def _wait(dump: Dump, op: Op, records: Records) -> Wait:
                 wait.ranks.add(rank)
         elif other.head is not None:
             wait.ranks.add(rank)  # it has called op, and waits in an earlier call
-    wait.alone = bool(others) and ended == len(others)
+    wait.alone = bool(members) and ended == len(others)
     wait.together = bool(others) and joined == len(others)
     heads = [records.dumps[rank].head for rank in others if rank in records.dumps]
     started = sum(head is not None and head.started for head in heads)

@@ -122,12 +122,22 @@ def test_a_kernel_that_has_not_started_shows_the_busy_device(tmp_path: Path) -> 
     assert (found(tmp_path).ranks, found(tmp_path).where) == ([2], "device")
 
 
-def test_the_device_of_a_single_rank_that_is_in_a_call_is_to_blame(tmp_path: Path) -> None:
-    """An endless kernel, and no peer that could be late."""
+def test_the_device_of_a_call_without_another_member_is_to_blame(tmp_path: Path) -> None:
+    """An endless kernel, and no peer that could be late; in a job of one rank, and of two."""
     config = {"3": {"name": "3", "desc": DP, "ranks": "[0]"}}
     put(tmp_path, {0: {**stage(entry(0, "3", "all_reduce", 1)), "pg_config": config}})
     hang = found(tmp_path)
-    assert (hang.ranks, hang.where) == ([0], "device")
+    assert (hang.ranks, hang.where, hang.sequence) == ([0], "device", 1)
+    pair = {"9": {"name": "9", "desc": TP, "ranks": "[0, 1]"}}
+    other = {**stage(entry(0, "9", "all_gather", 2)), "pg_config": pair}
+    put(tmp_path, {0: {**stage(entry(0, "3", "all_reduce", 1)), "pg_config": {**config, **pair}}, 1: other})
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where, hang.sequence) == ([0], "device", 2)
+
+
+def test_a_group_that_no_record_describes_has_no_single_member(tmp_path: Path) -> None:
+    put(tmp_path, {0: {**stage(entry(0, "3", "all_reduce", 1)), "pg_config": {}}})
+    assert found(tmp_path).ranks == []
 
 
 @pytest.mark.parametrize(
