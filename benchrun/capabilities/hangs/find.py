@@ -125,8 +125,7 @@ def _where(
     for rank in guilty:
         on_device = rank in found or hosts.get(rank, Host()).doing == "device"
         stopped = rank in hosts and hosts[rank].stopped
-        short = rank in found and found[rank].short
-        sides.add("device" if on_device and not (stopped or short) else "host")
+        sides.add("device" if on_device and not stopped else "host")
     return sides.pop() if len(sides) == 1 else "unknown"
 
 
@@ -150,8 +149,6 @@ def _doing(
         host = hosts.get(rank, Host())
         if rank in found and found[rank].alone:
             yield f"rank {rank} has not ended a call in which no other rank is any more"
-        elif rank in found and found[rank].short:
-            yield f"rank {rank} is in a transfer with a rank that misses another one of it"
         elif rank in found and found[rank].unstarted:
             yield f"rank {rank}: the kernel of its call has not started, on all others it has"
         elif rank in records.dumps and rank not in found:

@@ -31,8 +31,6 @@ class Wait:
     """
     together: bool = False
     """Whether all ranks are in ``op``, and none has ended it."""
-    short: bool = False
-    """Whether ``op`` is a transfer whose peer misses another transfer of this rank."""
     unstarted: bool = False
     """Whether they are, and its kernel has started on all others: this rank's device is busy
     with something else.
@@ -50,13 +48,11 @@ def waits(records: Records, devices: Mapping[int, str | None]) -> dict[int, Wait
             others = set(records.groups.get(wait.op.group, ())) - {rank}
             if wait.together and devices.get(rank) == "computes":
                 wait.unstarted = all(devices.get(other) == "waits" for other in others)
-    _break_cycles(found, records)
-    for rank, wait in found.items():
+    for wait in found.values():
         peer = wait.op.peer
         if peer in found and not wait.ranks:
             # Its own transfer is answered. The peer has not ended it: it misses another one.
-            wait.short = found[peer].ranks == {rank}
-            wait.ranks |= {peer} if found[peer].ranks - {rank} else set()
+            wait.ranks.add(peer)
     return found
 
 
@@ -97,16 +93,6 @@ def _answers(other: Dump | None, rank: int, op: Op) -> bool:
     return any((own.peer, own.group) == (rank, op.group) and own.name != op.name for own in pending)
 
 
-def _break_cycles(found: dict[int, Wait], records: Records) -> None:
-    """Move ranks that only send, and wait in no collective, out of cycles: a send does not
-    stop its caller.
-    """
-    for rank in list(found):
-        pending = [op for op in records.dumps[rank].ops if op.pending]
-        if all(op.name == "send" for op in pending) and rank in _reached(rank, found):
-            del found[rank]
-
-
 def _reached(start: int, found: dict[int, Wait]) -> set[int]:
     """The ranks for which ``start`` waits, directly or through others."""
     reached: set[int] = set()
@@ -122,7 +108,7 @@ def _reached(start: int, found: dict[int, Wait]) -> set[int]:
 def ends(found: dict[int, Wait]) -> set[int]:
     """The ranks for which others wait, and that wait for nobody."""
     waited = {rank for wait in found.values() for rank in wait.ranks}
-    alone = {rank for rank, wait in found.items() if wait.alone or wait.unstarted or wait.short}
+    alone = {rank for rank, wait in found.items() if wait.alone or wait.unstarted}
     return alone | {rank for rank in waited if rank not in found}
 
 
@@ -138,7 +124,7 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
     """
     if not ranks:
         return set()
-    since_ns = min(found[rank].op.created_ns for rank in ranks) - LATELY_NS
+    since_ns = _since(ranks, found, records)
     turns = {rank: new_turns(dump, since_ns, records) for rank, dump in records.dumps.items()}
     made = Counter(turn for each in turns.values() for turn in each)
     strayed = set()
@@ -146,6 +132,18 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
         if any(2 * made[turn] <= len(turns) for turn in turns[rank]):
             strayed.add(rank)
     return strayed if strayed and strayed != ranks else _minority(ranks, found, records)
+
+
+def _since(ranks: set[int], found: dict[int, Wait], records: Records) -> int:
+    """Time from which on a call may be the cause: a moment before the first wait, or the last
+    collective that ended on all of ``ranks``.
+    """
+    since_ns = min(found[rank].op.created_ns for rank in ranks) - LATELY_NS
+    for op in reversed(records.dumps[min(ranks)].ops):
+        together = op.peer is None and ranks <= set(records.groups.get(op.group, ()))
+        if together and all(records.dumps[rank].ended(op) for rank in ranks):
+            return min(since_ns, op.created_ns)
+    return since_ns
 
 
 def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:

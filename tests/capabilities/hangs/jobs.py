@@ -145,3 +145,90 @@ def write(folder: Path, ranks: int, tp: int, fault: Fault | None, *, ahead: int 
         if not (fault and fault.kind == "dead" and rank.number in fault.ranks):
             data = pickle.dumps(document(rank, groups, active=active), protocol=2)
             (folder / f"_dump_{rank.number}").write_bytes(data)
+
+
+TICK_NS = 10**9
+"""Time of a call of a pipeline: a step is longer than the moment before a wait in which its cause is looked for."""
+Transfers = list[tuple[str, int]]
+"""Transfers of one call: ``send`` or ``recv``, and the other stage. A collective of all stages has none."""
+
+
+def stage_program(stage: int, stages: int, batches: int) -> list[Transfers]:
+    """Calls of a step of one forward, one backward, as Megatron makes them."""
+    before, after = stage - 1, stage + 1
+    ahead = min(stages - after, batches)
+    calls: list[Transfers] = []
+    for _ in range(ahead):
+        calls += [[("recv", before)], [("send", after)]]
+    if batches > ahead:
+        calls.append([("recv", before)])
+    for batch in range(ahead, batches):
+        last = batch + 1 == batches
+        calls += [[("send", after), ("recv", after)], [("send", before), ("recv", before)][: 1 if last else 2]]
+    for _ in range(ahead):
+        calls += [[("recv", after)], [("send", before)]]
+    real = [[each for each in call if 0 <= each[1] < stages] for call in calls]
+    return [*filter(None, real), [], []]
+
+
+def write_pipeline(folder: Path, programs: list[list[Transfers]], ahead: int) -> None:
+    """Write the dumps of a pipeline whose stages have come as far as they can. ``ahead``: calls that a stage makes
+    before the first of them ends.
+    """
+    called: list[list[tuple[int, Transfers]]] = [[] for _ in programs]
+    ended = [0] * len(programs)
+    moved = True
+    for tick in range(10**6):
+        if not moved:
+            break
+        moved = False
+        for calls, program, done in zip(called, programs, ended, strict=True):
+            if len(calls) < len(program) and len(calls) - done <= ahead:
+                calls.append((tick, program[len(calls)]))
+                moved = True
+        reached = [[call for _, call in calls[: done + 1]] for calls, done in zip(called, ended, strict=True)]
+        for stage, calls in enumerate(reached):
+            if ended[stage] < len(calls) and _answered(stage, reached):
+                ended[stage] += 1
+                moved = True
+    for stage, calls in enumerate(called):
+        (folder / f"_dump_{stage}").write_bytes(
+            pickle.dumps(_stage_document(stage, calls, ended[stage], len(called)), 2)
+        )
+
+
+def _answered(stage: int, reached: list[list[Transfers]]) -> bool:
+    """Whether the last call of a stage has met its other sides, each the n-th of its kind."""
+    if not reached[stage][-1]:
+        return all(calls.count([]) >= reached[stage].count([]) for calls in reached)
+    for kind, peer in reached[stage][-1]:
+        other = ("recv" if kind == "send" else "send", stage)
+        own = sum(call.count((kind, peer)) for call in reached[stage])
+        if sum(call.count(other) for call in reached[peer]) < own:
+            return False
+    return True
+
+
+def _stage_document(stage: int, calls: list[tuple[int, Transfers]], ended: int, stages: int) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = []
+    transfers = collectives = 0
+    for place, (tick, call) in enumerate(calls):
+        state = "completed" if place < ended else "scheduled"
+        transfers += bool(call)
+        collectives += not call
+        group = ("1", PP) if call else ("0", WORLD)
+        names = [f"{kind} {stage}{'->' if kind == 'send' else '<-'}{peer}" for kind, peer in call]
+        for name in [*names, "coalesced"] if call else ["all_reduce"]:
+            entries.append(
+                {
+                    **{"record_id": len(entries), "pg_id": int(group[0]), "process_group": group, "retired": False},
+                    **{"collective_seq_id": 0 if call else collectives, "p2p_seq_id": transfers if call else 0},
+                    **{"profiling_name": f"nccl:{name}", "state": "scheduled" if name in names else state},
+                    **{"is_p2p": name in names, "input_sizes": [[4]], "output_sizes": [[4]]},
+                    **{"time_created_ns": 10**18 + tick * TICK_NS + stage, "timeout_ms": 600000},
+                }
+            )
+    config = {}
+    for name, title in (("0", WORLD), ("1", PP)):
+        config[name] = {"name": name, "desc": title, "ranks": str(list(range(stages)))}
+    return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
