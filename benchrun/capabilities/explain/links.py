@@ -160,7 +160,8 @@ LARGE = 32 << 20
 
 def _of_profile(run: Evidence) -> Iterator[Rate]:
     """All communication of a profiled step against what its groups send; the time of the rank
-    that spends least, because the others wait for it.
+    that spends least, because the others wait for it. While the GPU of one has no kernel, the
+    others may wait for its host: that time counts as no transfer.
     """
     if (
         run.breakdown is None
@@ -174,7 +175,8 @@ def _of_profile(run: Evidence) -> Iterator[Rate]:
     sent = sum(least.bytes_sent.values())
     own = link(run, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
     of_ranks = profiled.communication_of_ranks_s
-    spent = min(of_ranks, default=profiled.communication_s) + profiled.hidden_s
+    communicated = min(of_ranks, default=profiled.communication_s) + profiled.hidden_s
+    spent = communicated - profiled.idle_s
     if sent and own and least.message_bytes > MESSAGE and spent > SMALL_SHARE * profiled.step_s:
         yield f"all collectives ({BREAKDOWN})", sent / spent / 1e9, BESIDE * own.slow, own.usual
 

@@ -15,7 +15,7 @@ from benchrun.measure.statistics import Floats, ranks
 from benchrun.rundir.artifacts import HOST, RANKS
 
 from .advice import fault
-from .course import BUSY, STILL, Course, Gpu
+from .course import BUSY, Course, Gpu
 from .evidence import IN_USE, Evidence
 from .model import FAULT_SHARE, Cause, Name
 from .onset import FEWEST, LONGEST, rise
@@ -47,6 +47,10 @@ WORKS, WAITS = 0.8, 0.8
 the most that one which waits in a collective has, as a share of that one's.
 """
 HALF = 0.5
+UNSEEN = (
+    "look at what the host does since then: its loader, or its own code, which the GPUs' samples do not tell apart; "
+    "Megatron's timers (--timing-log-level 2) and benchrun's worker do"
+)
 SLIGHT = 0.2
 """Share of what steps lose that a GPU may wait longer, and still be the slow one."""
 ACCUMULATES = (
@@ -274,7 +278,8 @@ def of_rise(run: Evidence, found: Rise) -> Cause:
     elif grown := of_growth(run, found.covers(run.steps), found.after_s - found.before_s):
         name, words = grown
         cause = fault(name, found.seconds, f"{evidence}; {words}")
-    return cause.model_copy(update={"since_step": found.since_step})
+    advice = UNSEEN if cause.cause == "host" and not run.hosts else ""
+    return cause.model_copy(update={"since_step": found.since_step, "advice": advice})
 
 
 class _Change(NamedTuple):
@@ -345,8 +350,6 @@ def _changed(run: Evidence, found: Rise) -> _Change | None:
     sides = _sides(run.course, run, found) if run.course else []
     for find in (_still, _slowed, _working) if sides else ():
         if changed := find(sides, 1 - found.before_s / found.after_s):
-            if changed.name == "data" and run.hosts:  # which would show late data
-                changed = changed._replace(name="host")
             return changed
     return _computing(run, found, sides)
 
@@ -427,19 +430,18 @@ def _still(sides: list[_Sides], lost: float) -> _Change | None:
     if not fell or len(fell) not in (1, len(sides)):
         return None
     used = np.concatenate([side.after["utilisation_percent"] for side in fell])
-    busy = [side.means("utilisation_percent")[1] for side in sides if side not in fell]
-    if busy and min(busy) < BUSY:
-        return None
-    # A loader lets the GPU wait once in a step, a late host between all kernels.
-    whole = float(np.mean((used <= STILL) | (used >= IN_USE))) > HALF
-    name: Name = "data" if whole and (used <= STILL).any() else "host"
+    busy = False
+    for side in sides:
+        if side not in fell:
+            busy = True
+            before, after = side.means("utilisation_percent")
+            if after < min(BUSY, before):
+                return None
     where = fell[0].gpu.name if busy else "every GPU"
     words = f"{where} has had a kernel for {np.mean(used):.0f} % of the time since then"
     if busy:
         words += ", the others for nearly all of it"
-    if name == "data":
-        words += "; it stands still in whole stretches, as for a loader or a stopped process"
-    return _Change.of(name, fell[0].gpu if busy else None, words)
+    return _Change.of("host", fell[0].gpu if busy else None, words)
 
 
 def _slowed(sides: list[_Sides], lost: float) -> _Change | None:

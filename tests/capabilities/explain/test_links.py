@@ -67,6 +67,9 @@ def test_waiting_for_each_other_is_no_slow_link() -> None:
         of_two = profile.model_copy(update={"communication_of_ranks_s": of_ranks})
         made = known(TENSOR, step_s=10.2, ceilings=None, bound=None, breakdown=of_two)
         assert ("comm_bandwidth" in named(made)) is slow
+    late = profile.model_copy(update={"idle_s": 7.9, "step_s": 18.1})  # of the host of one by turns
+    made = known(TENSOR, step_s=18.1, ceilings=None, bound=None, breakdown=late)
+    assert "comm_bandwidth" not in named(made)
 
 
 def test_little_communication_has_no_bandwidth_to_speak_of() -> None:

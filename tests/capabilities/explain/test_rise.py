@@ -123,7 +123,7 @@ def test_the_steps_of_the_start_count_if_they_are_no_slower() -> None:
 PLACE = 15
 CHANGES = {
     "its GPU works on, the others wait": ("slow_rank", 2, [0, 1, 3], {"power_w": 300.0}),
-    "its GPU has nothing to do": ("data", 2, [2], {"utilisation_percent": 0.0}),
+    "its GPU has nothing to do": ("host", 2, [2], {"utilisation_percent": 0.0}),
     "its GPU has gaps": ("host", 2, [2], {"utilisation_percent": 40.0}),
     "its clock fell": ("clocks", 2, [2], {"sm_clock_mhz": 900.0}),
     "every GPU has gaps": ("host", None, [0, 1, 2, 3], {"utilisation_percent": 40.0}),
@@ -142,6 +142,17 @@ def test_what_the_gpus_changed_at_that_step_names_cause_and_rank(name: str) -> N
     times = series(0) * from_step(PLACE, 1, 1.8)
     found = first(run_of(times, course=course_of(times, dict.fromkeys(gpus, changed))))
     assert (found.cause, found.rank, found.since_step) == (cause, rank, 6 + PLACE)
+
+
+@pytest.mark.parametrize(("others", "cause"), [(89.0, "host"), (60.0, "unknown")])
+def test_one_gpu_has_gaps_where_the_others_have_fewer_than_before(others: float, cause: str) -> None:
+    """All had gaps before; since then the others are busy, as they wait for one, or have gaps too."""
+    times = series(0) * from_step(PLACE, 1, 1.8)
+    changed = {}
+    for gpu in range(4):
+        used = from_step(PLACE, 80.0, 30.0 if gpu == 2 else others)
+        changed[gpu] = {"utilisation_percent": used}
+    assert first(run_of(times, course=course_of(times, changed))).cause == cause
 
 
 @pytest.mark.parametrize(
