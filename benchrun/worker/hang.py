@@ -10,7 +10,10 @@ import signal
 import sys
 import threading
 import time
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,8 +22,12 @@ from benchrun.runspec.spec import RunSpec
 
 RECORD = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
 """Variable with the start of the name of a record's file."""
+KEPT = 2000
+"""Calls that a recorder keeps."""
 device: Callable[[], str | None] | None = None
 """What the GPU of this rank does, of which the clock of its steps has marks."""
+transfers: deque[tuple[dict[str, Any], "weakref.ref[Any]"]] = deque(maxlen=KEPT)
+"""The last sends and receives, as a recorder has them, and what their callers wait for."""
 
 
 def answer(spec: RunSpec) -> None:
@@ -33,7 +40,11 @@ def answer(spec: RunSpec) -> None:
         return
     rank, folder = os.environ["RANK"], Path(HANGS).absolute()
     folder.mkdir(exist_ok=True)
-    os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")  # older releases record nothing
+    os.environ.setdefault(
+        "TORCH_NCCL_TRACE_BUFFER_SIZE", str(KEPT)
+    )  # older releases record nothing
+    if spec.gpu == "CPU":
+        _keep_transfers()
     record = Path(f"{os.environ.setdefault(RECORD, f'{HANGS}/dump_')}{rank}").absolute()
     stacks = (folder / f"stack_{rank}.txt").open("w", encoding="utf-8")
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
@@ -44,6 +55,35 @@ def answer(spec: RunSpec) -> None:
     except OSError:
         return  # this file system has no pipes: py-spy may know the stack
     threading.Thread(target=_listen, args=(pipe, stacks, record), daemon=True).start()
+
+
+def _keep_transfers() -> None:
+    """Record sends and receives, which PyTorch's recorder of gloo leaves out."""
+    group = sys.modules["torch.distributed"].ProcessGroup
+    calls: Counter[str] = Counter()
+
+    def kept(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        @wraps(function)
+        def call(group: Any, tensors: Any, peer: int, *more: Any) -> Any:
+            calls[group.group_name] += 1
+            arrow = "->" if kind == "send" else "<-"
+            entry = {
+                "process_group": (group.group_name, group.group_desc),
+                "profiling_name": f"gloo:{kind} {group.rank()}{arrow}{peer}",
+                "input_sizes": [list(each.shape) for each in tensors],
+                "input_dtypes": [str(each.dtype) for each in tensors],
+                "time_created_ns": time.time_ns(),
+                "p2p_seq_id": calls[group.group_name],
+                **{"pg_id": 0, "collective_seq_id": 0, "is_p2p": True, "state": "scheduled"},
+            }
+            work = function(group, tensors, peer, *more)
+            transfers.append((entry, weakref.ref(work)))
+            return work
+
+        return call
+
+    for name in ("send", "recv"):
+        setattr(group, name, kept(getattr(group, name), name))
 
 
 def _listen(pipe: Path, stacks: TextIO, record: Path) -> None:
@@ -73,9 +113,20 @@ def _record(path: Path) -> None:
         return
     document = pickle.loads(dump())
     document["pg_config"] = _groups(distributed)
+    _add_transfers(document["entries"])
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(pickle.dumps(document, protocol=2))
     temporary.replace(path)
+
+
+def _add_transfers(entries: list[dict[str, Any]]) -> None:
+    first = entries[0]["record_id"] if entries else 0
+    for entry, waited in tuple(transfers):
+        work = waited()
+        entries.append({**entry, "retired": work is None or work.is_completed()})
+    entries.sort(key=lambda entry: int(entry["time_created_ns"]))
+    for place, entry in enumerate(entries):
+        entry["record_id"] = first + place
 
 
 def _groups(distributed: Any) -> dict[str, dict[str, str]]:

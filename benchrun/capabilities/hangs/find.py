@@ -96,7 +96,7 @@ def _guilty(found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Hos
             guilty.add(rank)
     if guilty or stopped:
         return guilty | stopped
-    # Calls that no recorder has, such as gloo's transfers: the stacks show who waits in one.
+    # Calls that no recorder has: the stacks show who waits in one.
     waiting = {rank for rank, host in hosts.items() if _waits(host)} | found.keys()
     others = hosts.keys() - waiting
     return set(others) if waiting and 2 * len(others) <= len(hosts) else set()

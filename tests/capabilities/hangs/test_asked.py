@@ -23,16 +23,20 @@ import ctypes, os, signal, sys, threading, time
 from types import SimpleNamespace
 import torch, torch.distributed as distributed
 from benchrun.worker import hang
-hang.answer(SimpleNamespace(cluster=SimpleNamespace(step_deadline_s=9)))
+hang.answer(SimpleNamespace(gpu="CPU", cluster=SimpleNamespace(step_deadline_s=9)))
 rank = int(os.environ["RANK"])
 distributed.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=3)
 data = torch.ones(4)
-for step in range(6):
+for step in range(7):
     if step == 5:
         open("ready" + os.environ["RANK"], "w").close()
         if os.environ["RANK"] == "1":
             {fault}
     distributed.all_reduce(data)
+    if rank == 1:
+        distributed.send(data, 2)
+    elif rank == 2:
+        distributed.recv(data, 1)
 """
 FAULTS = {
     "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
@@ -40,6 +44,7 @@ FAULTS = {
     "Python's lock": "ctypes.PyDLL(None).sleep(1000)",
     "loop": "[None for _ in iter(int, 1)]",
     "left out": "distributed.broadcast(data, 0)",
+    "no send": "distributed.send = lambda *_: None",
 }
 """Fault -> the code of rank 1."""
 
@@ -77,14 +82,15 @@ def hung(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     ["Python's lock", *(pytest.param(name, marks=pytest.mark.thorough) for name in FAULTS if name != "Python's lock")],
     indirect=True,
 )
-def test_the_rank_that_the_others_wait_for(hung: Path) -> None:
+def test_the_rank_that_the_others_wait_for(hung: Path, request: pytest.FixtureRequest) -> None:
     script = paths.TEMPLATES / "hang.py"
     command = [sys.executable, "-I", "-S", str(script), f"RUN_OF_TEST={hung}"]
     subprocess.run(command, cwd=hung, check=True, timeout=DEADLINE_S)
     files = [path for path in (hung / "hangs").iterdir() if path.is_file()]
     hang = hang_of(files, deadline_s=1)
     assert (hang.ranks, hang.where) == ([1], "host"), hang
-    assert (hang.group, hang.collective, hang.sequence) == ("default", "all_reduce", 6)
+    call = "recv" if "no send" in request.node.name else "all_reduce"
+    assert (hang.group, hang.collective, hang.sequence) == ("default", call, 6)
     assert hang.evidence
 
 
@@ -141,5 +147,5 @@ def test_a_run_without_a_deadline_writes_nothing(tmp_path: Path, monkeypatch: py
     from benchrun.worker import hang
 
     monkeypatch.chdir(tmp_path)
-    hang.answer(SimpleNamespace(cluster=SimpleNamespace(step_deadline_s=None)))
+    hang.answer(SimpleNamespace(gpu="CPU", cluster=SimpleNamespace(step_deadline_s=None)))
     assert list(tmp_path.iterdir()) == []
