@@ -13,10 +13,11 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.links import slow_links
 from benchrun.capabilities.explain.model import FAULT_SHARE, Cause, Name, Part
 from benchrun.capabilities.explain.pauses import slow_steps
-from benchrun.capabilities.explain.rise import growing, of_rise, risen
+from benchrun.capabilities.explain.rise import risen
 from benchrun.capabilities.explain.said import said
 from benchrun.capabilities.explain.speed import held_back
 from benchrun.capabilities.explain.waterfall import MATMUL_IN_TRAINING
+from benchrun.capabilities.explain.what_changed import growing, of_rise
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002

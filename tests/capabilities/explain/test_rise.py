@@ -12,7 +12,8 @@ from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.explanation import slower_parts
 from benchrun.capabilities.explain.faults import _with_rise
 from benchrun.capabilities.explain.model import FAULT_SHARE
-from benchrun.capabilities.explain.rise import Rise, growing, of_rise, risen
+from benchrun.capabilities.explain.rise import Rise, risen
+from benchrun.capabilities.explain.what_changed import growing, of_rise
 from benchrun.measure.samples import SAMPLE
 from benchrun.model.parts import Moe
 from benchrun.rundir.rank_times import RankTime, RankTimes
