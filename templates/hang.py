@@ -44,6 +44,13 @@ class Process:
                 total += moved.get(os.readlink(str(place)), 0)  # noqa: PTH115  # Path has it since Python 3.9
         return total
 
+    def place(self):
+        """The kernel's function in which its main thread waits; empty where it is not told."""
+        try:
+            return (self.path / "wchan").read_text().strip("0")
+        except OSError:
+            return ""
+
     def environment(self):
         """Its variables by name; none for a process of another user."""
         try:
@@ -190,7 +197,7 @@ def report(rank, process, before, after, window_s, moved):
 
     children = [used(pid) for pid in descendants(before, process.pid)]
     facts = {"rank": rank, "host": os.uname().nodename, "window_s": window_s, "children": children}
-    facts.update(used(process.pid))
+    facts.update(used(process.pid), place=process.place())
     path = FOLDER / f"rank_{rank}.json"
     path.with_suffix(".tmp").write_text(json.dumps(facts))
     path.with_suffix(".tmp").replace(path)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchrun.capabilities.hangs.find import hang_of
+from benchrun.capabilities.hangs.find import at_work, hang_of
 from benchrun.capabilities.hangs.model import Hang
 from benchrun.errors import reading
 from benchrun.model import Frozen
@@ -53,4 +53,9 @@ def explain_hung(run: RunDir) -> Hung | None:
     if not files:
         return None
     deadline_s = run.spec.cluster.step_deadline_s or math.inf
-    return Hung(run=run.run_id, hang=hang_of(files, deadline_s))
+    hang = hang_of(files, deadline_s, run.spec.num_gpus)
+    missing = []
+    done = run.done()
+    if hang is None and done and done.no_step_s:
+        missing.append(f"no step for {done.no_step_s} s: {at_work(files)}")
+    return Hung(run=run.run_id, missing=tuple(missing), hang=hang)

@@ -24,10 +24,11 @@ def text_of(result: Explanation | Hung, *, page: bool = False) -> str:
     if isinstance(result, Explanation):
         return explanation_text(result, page=page)
     title, item = ("# ", "- ") if page else ("", "  ")
-    if result.hang is None:
-        return f"{title}{result.run}: nothing hangs\n"
-    evidence = "".join(f"{item}{line}\n" for line in result.hang.evidence)
-    return f"{title}{result.run}: {result.hang.sentence}\n{evidence}"
+    sentence, lines = "nothing hangs", list(result.missing)
+    if result.hang:
+        sentence, lines = result.hang.sentence, result.hang.evidence
+    evidence = "".join(f"{item}{line}\n" for line in lines)
+    return f"{title}{result.run}: {sentence}\n{evidence}"
 
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:

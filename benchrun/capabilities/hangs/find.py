@@ -12,18 +12,18 @@ from .model import Hang, Where
 from .states import Host
 from .waits import Wait, circle, ends, odd, parting, waits
 
-FRAMES = 3
-"""Frames of a stack that are shown."""
 YOUNG_S = 20
 """Age of a wait below which a dump shows a job at work, or half of the job's deadline if that is less."""
 OVERDUE = 0.9
 """Share of its own time limit after which a call is overdue, however short that limit is."""
 
 
-def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
+def hang_of(
+    files: Iterable[Path], deadline_s: float = math.inf, size: int | None = None
+) -> Hang | None:
     """The hang; None where nothing hangs: no rank waits for long, or the one that it waits for
-    is slow and moves on. ``deadline_s``: of the job, after which its ranks were asked.
-    UserError without a dump, and for one that would run code.
+    is slow and moves on. ``deadline_s``: of the job, after which its ranks were asked;
+    ``size``: its number of ranks. UserError without a dump, and for one that would run code.
     """
     files = sorted(files)
     records, hosts = dumps.read(files), states.read(files)
@@ -36,6 +36,8 @@ def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
         return None
     parted = parting(records) if found else None
     guilty = set() if parted else _guilty(found, records, hosts)
+    if size == 1 and not found:
+        guilty |= {rank for rank, host in hosts.items() if host.sits}
     if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
         return None
     if (
@@ -64,6 +66,21 @@ def hang_of(files: Iterable[Path], deadline_s: float = math.inf) -> Hang | None:
         where=_where(guilty, strayed, found, hosts),
         evidence=evidence,
     )
+
+
+def at_work(files: Iterable[Path]) -> str:
+    """What each rank of a job does, in one sentence."""
+    files = sorted(files)
+    records, hosts = dumps.read(files), states.read(files)
+    found = waits(records, {})
+    alike: dict[str, list[int]] = {}
+    for rank, host in sorted(hosts.items()):
+        if rank not in found or host.moves_on:
+            alike.setdefault(host.activity, []).append(rank)
+    lines = list(_waiting(found, records))
+    for activity, ranks in alike.items():
+        lines.append(f"{_names(ranks)}: {activity}")
+    return "; ".join(lines)
 
 
 def _young(records: Records, found: Mapping[int, Wait], least_s: float) -> bool:
@@ -152,7 +169,7 @@ def _doing(
         elif rank in found and found[rank].unstarted:
             yield f"rank {rank}: the kernel of its call has not started, on all others it has"
         elif rank in records.dumps and rank not in found:
-            yield f"rank {rank} has ended all of its calls, and did not make this one"
+            yield f"rank {rank} has ended all of its calls, and made no more"
         elif records.dumps and rank not in records.dumps:
             yield f"rank {rank} wrote no dump" + (
                 "" if rank in hosts else ", and no process of it was seen"
@@ -162,7 +179,7 @@ def _doing(
         elif host.computes and host.doing is None and rank not in found:
             yield f"rank {rank} computes: slow work and an endless loop look alike"
         if host.stack:
-            yield f"rank {rank} is in " + ", called by ".join(map(str, host.stack[:FRAMES]))
+            yield f"rank {rank} is in {host.frames}"
 
 
 def _calls(calls: Mapping[int, Op], records: Records) -> Iterator[str]:

@@ -26,15 +26,14 @@ class Hang(Frozen):
     @property
     def sentence(self) -> str:
         """The hang in one sentence."""
+        place = "no recorded collective"
+        if self.collective:
+            place = f"{self.collective} {self.sequence} of group {self.group}"
         if not self.ranks:
-            return f"hangs in {self._place}; the files do not show which rank is the cause"
+            return f"hangs in {place}; the files do not show which rank is the cause"
         names = ", ".join(map(str, self.ranks))
         who = f"rank {names}" if len(self.ranks) == 1 else f"ranks {names}"
         side = "" if self.where == "unknown" else f" ({self.where})"
-        return f"hangs: the others wait for {who}{side} in {self._place}"
-
-    @property
-    def _place(self) -> str:
         if self.collective is None:
-            return "no recorded collective"
-        return f"{self.collective} {self.sequence} of group {self.group}"
+            return f"hangs: {who}{side} does not go on, in {place}"
+        return f"hangs: the others wait for {who}{side} in {place}"

@@ -14,10 +14,25 @@ from benchrun.paths import table
 
 FRAME = re.compile(r'^\s+(?:File "(.+?)", line (\d+) in (\S+)|(\S.*?) \((.+?):(\d+)\))\s*$', re.M)
 """A line of a stack as faulthandler writes it, or py-spy."""
+FRAMES = 3
+"""Frames of a stack that are shown."""
+ACTIVITIES = {
+    "checkpoint": "saves a checkpoint",
+    "waits": "waits for other ranks",
+    "import": "imports modules",
+    "data": "loads data",
+    "compile": "compiles",
+    "device": "waits for its device",
+    "garbage": "collects garbage",
+}
 LONG = ("checkpoint", "compile")
 """Activities that end by themselves, however quiet they are, unless its file system hangs (state D)."""
 BUSY = 0.05
 """Least share of a core by which a process moves on."""
+LOCKS = "futex", "do_wait"
+"""Beginnings of the kernel's functions that wait for a lock or a child."""
+WAITS = "/threading.py", "/queue.py", "/subprocess.py"
+"""Files of Python that do."""
 FLOW = 10**5
 """Least bytes per second by which it does: polls and heartbeats are fewer."""
 
@@ -39,6 +54,17 @@ class State(Process, frozen=True):
     window_s: float = 1.0
     """Time between the two looks, in which ``cpu_s`` and ``io_bytes`` were used."""
     children: list[Process] = []
+    place: str = ""
+    """The kernel's function in which its main thread waits, where it is known."""
+
+    def carries(self, *processes: Process) -> bool:
+        """Whether one of ``processes`` reads or writes."""
+        return any(each.io_bytes >= FLOW * self.window_s for each in processes)
+
+    @property
+    def is_helped(self) -> bool:
+        """Whether processes of its own compute."""
+        return sum(child.cpu_s for child in self.children) >= BUSY * self.window_s
 
 
 @dataclass(frozen=True)
@@ -100,11 +126,44 @@ class Host:
             return False
         if self.doing in LONG and self.state.state != "D":
             return True
-        window_s, children = self.state.window_s, self.state.children
-        if any(each.io_bytes >= FLOW * window_s for each in (self.state, *children)):
+        if self.state.is_helped or self.state.carries(self.state, *self.state.children):
             return True
-        busy = sum(child.cpu_s for child in children) >= BUSY * window_s
-        return busy or (self.computes and self.doing not in (None, "device"))
+        return self.computes and self.doing not in (None, "device")
+
+    @property
+    def file(self) -> str:
+        """The file in which its main thread is; empty where that is not known."""
+        return self.stack[0].file if self.stack else ""
+
+    @property
+    def frames(self) -> str:
+        """Where its main thread is; empty where that is not known."""
+        return ", called by ".join(map(str, self.stack[:FRAMES]))
+
+    @property
+    def activity(self) -> str:
+        """What it does, in words."""
+        words = "waits"
+        if self.doing:
+            words = ACTIVITIES[self.doing]
+        elif self.file.endswith("/subprocess.py"):
+            words = "waits for a process of its own"
+        elif self.state and self.state.carries(self.state):
+            words = "reads or writes"
+        elif self.computes:
+            words = "computes"
+        elif self.moves_on:
+            words = "waits for a process of its own"
+        return f"{words} in {self.frames}" if self.stack else words
+
+    @property
+    def sits(self) -> bool:
+        """Whether its main thread waits for a lock, another thread or a child, and nothing of
+        it moves on.
+        """
+        if self.state is None or self.computes or self.moves_on or self.device == "computes":
+            return False
+        return self.state.place.startswith(LOCKS) or self.file.endswith(WAITS)
 
 
 COLLECTS = "Garbage-collecting"

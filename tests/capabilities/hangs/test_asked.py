@@ -138,7 +138,9 @@ def test_what_a_rank_starts_is_not_the_rank(tmp_path: Path) -> None:
     subprocess.run(script, cwd=tmp_path, check=True, timeout=DEADLINE_S)
     os.killpg(rank.pid, signal.SIGKILL)
     rank.wait()
-    assert len(json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["children"]) == 2
+    facts = json.loads((tmp_path / "hangs" / "rank_0.json").read_text())
+    assert len(facts["children"]) == 2
+    assert facts["place"] in ("do_wait", "")  # not every kernel tells
 
 
 def test_a_run_without_a_deadline_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

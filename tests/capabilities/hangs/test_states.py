@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jobs import Fault, document, groups_of, job, write
 
-from benchrun.capabilities.hangs.find import YOUNG_S, hang_of
+from benchrun.capabilities.hangs.find import YOUNG_S, at_work, hang_of
 from benchrun.capabilities.hangs.states import main_stack
 
 THREAD = """Thread 0x00007f1 (most recent call first):
@@ -22,6 +22,7 @@ IN_LOADER = "/p/torch/utils/data/dataloader.py", 1275, "_try_get_data"
 IN_SAVE = "/p/torch/serialization.py", 943, "save"
 IN_COMPILER = "/p/torch/_inductor/compile_fx.py", 12, "compile_fx"
 IN_SYNCHRONIZE = "/p/torch/cuda/__init__.py", 1000, "synchronize"
+IN_LOCK = "/usr/lib/python3.11/threading.py", 327, "wait"
 SLEEPING = "/home/me/train.py", 12, "work"
 
 
@@ -63,6 +64,7 @@ def test_without_dumps_the_rank_that_is_in_no_collective_is_named(tmp_path: Path
     put(tmp_path, 1, SLEEPING)
     hang = found(tmp_path)
     assert (hang.ranks, hang.where, hang.collective) == ([1], "host", None)
+    assert "rank 1 (host)" in hang.sentence
     assert any("work (home/me/train.py:12)" in line for line in hang.evidence)
 
 
@@ -112,6 +114,53 @@ def test_what_is_slow_and_moves_on_does_not_hang(tmp_path: Path, name: str, reco
     assert found(tmp_path) is None
     put(tmp_path, 1, frames, state="D")
     assert found(tmp_path).ranks == [1]
+
+
+@pytest.mark.parametrize(("frames", "place"), [(IN_LOCK, ""), (SLEEPING, "futex_wait_queue")])
+def test_the_only_rank_of_a_job_that_waits_for_a_lock_hangs(tmp_path: Path, frames: Any, place: str) -> None:
+    """Nobody waits for it, and all of its calls have ended."""
+    write(tmp_path, 1, 1, None)
+    put(tmp_path, 0, frames, place=place)
+    assert found(tmp_path) is None
+    hang = hang_of(tmp_path.iterdir(), deadline_s=30, size=1)
+    assert (hang.ranks, hang.where, hang.collective) == ([0], "host", None)
+    assert "rank 0 (host) does not go on" in hang.sentence
+    assert any(f"rank 0 is in {frames[2]}" in line for line in hang.evidence)
+    (tmp_path / "device_0.txt").write_text("computes")
+    assert hang_of(tmp_path.iterdir(), deadline_s=30, size=1) is None
+
+
+@pytest.mark.parametrize("name", [*SLOW, "a loop", "a socket"])
+def test_the_only_rank_of_a_job_that_is_at_work_does_not_hang(tmp_path: Path, name: str) -> None:
+    """What a peer sends, and when, nobody sees."""
+    more = {"a loop": {"state": "R", "cpu_s": 2.0}, "a socket": {"place": "wait_woken"}}
+    frames, facts = SLOW.get(name) or (SLEEPING, more[name])
+    put(tmp_path, 0, frames, **{"place": "futex_wait", **facts})
+    assert hang_of(tmp_path.iterdir(), deadline_s=30, size=1) is None
+
+
+IN_SUBPROCESS = "/usr/lib/python3.11/subprocess.py", 2004, "_try_wait"
+
+
+@pytest.mark.parametrize(
+    ("frames", "facts", "words"),
+    [
+        *((frames, facts, "loads data in") for frames, facts in list(SLOW.values())[:2]),
+        (IN_SAVE, {"io_bytes": 10**8}, "saves a checkpoint in save"),
+        (SLEEPING, {"io_bytes": 10**8}, "reads or writes in work"),
+        (SLEEPING, {"cpu_s": 2.0}, "computes in work"),
+        (IN_SUBPROCESS, {"io_bytes": 10**8}, "waits for a process of its own in _try_wait"),
+        ((), {"children": [{"state": "R", "cpu_s": 1.9}]}, "waits for a process of its own"),
+        ((), {}, "waits"),
+    ],
+)
+def test_what_a_rank_of_a_slow_job_does(tmp_path: Path, frames: Any, facts: Any, words: str) -> None:
+    write(tmp_path, 2, 2, Fault("host", (1,)))
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, frames, **facts)
+    waiting, other = at_work(tmp_path.iterdir()).split("; ")
+    assert waiting == "rank 0 waits in all_reduce 9 of group tp for rank 1"
+    assert other.startswith(f"rank 1: {words}")
 
 
 def test_a_quiet_checkpoint_ends_by_itself_and_a_quiet_loader_does_not(tmp_path: Path) -> None:
