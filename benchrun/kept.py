@@ -128,10 +128,6 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
         known = dict(entries(folder))
         if run_id in known or (folder / run_id).exists():
             raise UserError(f"{folder / run_id} exists", hint="a measurement is never overwritten")
-        packed = {}
-        for name, content in files.items():
-            if not name.startswith(PROFILE):
-                packed[name] = content
         before: Mapping[str, bytes] = {}
         if (folder / archive).exists():
             before = _Archive.of(folder / archive).all()
@@ -139,11 +135,7 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
         for name, content in before.items():
             if not name.startswith(f"{run_id}/"):
                 others[name] = content
-        for name in files.keys() - packed.keys():
-            trace = folder / TRACES / run_id / name.removeprefix(PROFILE)
-            trace.parent.mkdir(parents=True, exist_ok=True)
-            _replace(trace, files[name])
-        members = others | {f"{run_id}/{name}": content for name, content in packed.items()}
+        members = others | {f"{run_id}/{name}": content for name, content in files.items()}
         _replace(folder / archive, archived(members))
         known[run_id] = {"id": run_id, "archive": archive, **entry, "files": sorted(files)}
         _replace(folder / INDEX, index_text(known).encode())

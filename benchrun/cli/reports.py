@@ -204,7 +204,7 @@ def report(
     chosen, code = _reported(runs, wanted)
     if keep:
         for run in chosen:
-            say(f"kept {api.keep(run, keep, say).path}")
+            say(f"kept {api.keep(run, keep).path}")
     if history and form in TEXTS:
         show_history = extensions.capability("history.verb", "show_history")
         return worst((code, show_history(chosen, by, form, output, plot)))

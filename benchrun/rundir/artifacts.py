@@ -77,7 +77,7 @@ PROFILE = _file(
 )
 FINGERPRINT = _file(
     "fingerprint.json",
-    "what was read of the traces of a kept run; small ones are kept too, in profile",
+    "what was read of the traces of a kept run",
 )
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
 HOST = _file(

@@ -5,7 +5,7 @@ names and paths.
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -163,13 +163,12 @@ def fingerprint_if_readable(run: RunDir) -> Fingerprint | None:
     return result
 
 
-def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDir:
+def keep(run: RunDir, folder: Path) -> RunDir:
     """Write a judged run's measurement into ``folder``, redacted; returns the redacted
     run.
 
-    ``say`` gets a sentence for each trace of the run that is not kept. UserError if the
-    run has no valid verdict, if it is kept already, and if the redacted files would
-    give other numbers.
+    Of a profile the fingerprint is kept. UserError if the run has no valid verdict, if
+    it is kept already, and if the redacted files would give other numbers.
     """
     verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
@@ -180,12 +179,12 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
     measurement = measure_run(run, verdict.warmup)
     if measurement:
         store_measurement(measurement)
-    path, (profile, left_out) = folder / kept_name(run), _kept_profile(run)
+    path = folder / kept_name(run)
     if path.exists() or path in kept.runs(folder):
         raise UserError(
             f"{path} exists", hint="a measurement is never overwritten; remove it first if you must"
         )
-    files = {**kept_files(run), **profile}
+    files = {**kept_files(run), **_kept_profile(run)}
     if kept.is_packed(folder):
         with tempfile.TemporaryDirectory() as temporary:
             redacted = _write_redacted(Path(temporary, path.name), files, measurement, verdict)
@@ -193,17 +192,15 @@ def keep(run: RunDir, folder: Path, say: Callable[[str], object] = str) -> RunDi
         redacted = RunDir(kept.place(path.resolve()), read_only=True)
     else:
         redacted = _write_redacted(path.resolve(), files, measurement, verdict)
-    for sentence in left_out:
-        say(f"not kept of {run.run_id}: {sentence}")
     return redacted
 
 
-def _kept_profile(run: RunDir) -> tuple[dict[str, bytes], list[str]]:
-    """Kept files of a profile, by name, and a sentence for each trace that is left out."""
+def _kept_profile(run: RunDir) -> dict[str, bytes]:
+    """The kept file of a profile, by name."""
     if not (run.path / artifacts.PROFILE).is_dir() and run.read_json(artifacts.FINGERPRINT) is None:
-        return {}, []
-    files, left_out = extensions.capability("traces.kept", "keep_profile")(run)
-    return files, left_out
+        return {}
+    files: dict[str, bytes] = extensions.capability("traces.kept", "keep_profile")(run)
+    return files
 
 
 def _write_redacted(
@@ -223,9 +220,6 @@ def _write_redacted(
         if not same_numbers(again, measurement):
             why = "without the site's names and paths its log gives other numbers"
             raise UserError(f"{path.name} is not kept: {why}")
-        stored = redacted.document(artifacts.FINGERPRINT, Fingerprint)
-        if stored and not extensions.capability("traces.kept", "gives_again")(redacted, stored):
-            raise UserError(f"{path.name} is not kept: its small traces give another fingerprint")
         if again:
             (path / artifacts.STEPS).write_text(steps_text(again.log), encoding="utf-8")
         undo.pop_all()

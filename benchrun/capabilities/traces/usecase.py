@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -134,26 +133,6 @@ def store_fingerprint(run: RunDir) -> None:
     if result is not None:
         text = result.model_dump_json(indent=2, by_alias=True) + "\n"
         (run.path / FINGERPRINT).write_text(text, encoding="utf-8")
-
-
-def nameless_fingerprint(run: RunDir) -> dict[str, Any] | None:
-    """The fingerprint of ``run`` without names of files and hosts; None if it has none."""
-    of_run = fingerprint_of_run(run)
-    if not of_run:
-        return None
-    return without_names(of_run)
-
-
-def without_names(result: Fingerprint) -> dict[str, Any]:
-    """Every number of a fingerprint; a kept one has other names of files and hosts."""
-    return result.model_dump(
-        exclude={
-            "ranks": {"__all__": {"file", "host"}},
-            "stragglers": {"__all__": {"host"}},
-            "kernels": True,  # what older versions did not write
-            "sentence": True,
-        }
-    )
 
 
 def _stored(file: Path) -> Fingerprint | None:

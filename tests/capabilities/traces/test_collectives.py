@@ -7,8 +7,6 @@ import pytest
 from made import call, copy, fingerprint, host, kernel, message, write
 
 from benchrun import api
-from benchrun.capabilities.traces.public import PublicNames
-from benchrun.capabilities.traces.thin import thinned_trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -185,6 +183,3 @@ def test_a_copy_of_a_device_to_another_is_communication(
     events = [kernel(0, 70), copy(70, 30, name, **args)]
     (rank,) = fingerprint(tmp_path, events).ranks
     assert (rank.exposed_comm, rank.copies) == (communication, pytest.approx(0.3 - communication))
-    small = tmp_path / "small.json.xz"
-    small.write_bytes(thinned_trace(tmp_path / "0.json", str, PublicNames()))
-    assert api.fingerprint_of([small])[0].ranks[0].exposed_comm == communication
