@@ -69,13 +69,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "vllm": f"{_SERVING}.dialects.vllm:Vllm",
         "trtllm": f"{_SERVING}.dialects.trtllm:TensorRT",
         "genai-perf": f"{_SERVING}.dialects.genai_perf:GenaiPerf",
-        "perf-analyzer": f"{_SERVING}.dialects.perf_analyzer:PerfAnalyzer",
     },
     # vLLM's reader takes what has its keys, so it comes last.
     "documents": {
         "sglang": f"{_SERVING}.dialects.sglang:document",
         "sglang-batch": f"{_SERVING}.dialects.sglang:one_batch",
-        "inferencemax": f"{_SERVING}.dialects.inferencemax:document",
         "genai-perf": f"{_SERVING}.dialects.genai_perf:document",
         "trtllm": f"{_SERVING}.dialects.trtllm:document",
         "vllm": f"{_SERVING}.dialects.vllm:document",

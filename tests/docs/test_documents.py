@@ -86,7 +86,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
         "/logs/of/march": str(folder / "dumps"),
         "sacct.txt": str(folder / "sacct.txt"),
     }
-    names |= {"result.json": str(SERVED / "inferencemax-kimi.json")}
+    names |= {"result.json": str(SERVED / "vllm-cpu-tiny.json")}
     names |= {"result.jsonl": str(SERVED / "sglang-deepseek-offline.jsonl")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
