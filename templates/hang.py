@@ -7,6 +7,7 @@ writes it, else py-spy does), and its record of collectives (dump_N: the rank or
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -21,6 +22,14 @@ PROC, FOLDER = Path("/proc"), Path("hangs")
 PIPES, DUMPS = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
 
 
+def _text(path):
+    """A file of /proc; empty where it may not be read, and of a process that has ended."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 class Process:
     """A process at one time."""
 
@@ -29,12 +38,10 @@ class Process:
         fields = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
         self.state, self.parent = fields[0], int(fields[1])
         self.ticks, self.started = int(fields[11]) + int(fields[12]), int(fields[19])
-        self.io = 0
-        try:
-            for line in (path / "io").read_text().splitlines()[:2]:
-                self.io += int(line.split()[1])
-        except (OSError, ValueError, IndexError):
-            pass
+        self.io = sum(map(int, re.findall(r"char: (\d+)", _text(path / "io"))))
+        self.place = _text(path / "wchan").strip("0")
+        # Those of its main thread alone.
+        self.wakes = int(*re.findall(r"^voluntary.*\t(\d+)$", _text(path / "status"), re.M))
 
     def carried(self, moved):
         """What its sockets have moved, by ``moved``."""
@@ -43,13 +50,6 @@ class Process:
             with contextlib.suppress(OSError):  # it was closed
                 total += moved.get(os.readlink(str(place)), 0)  # noqa: PTH115  # Path has it since Python 3.9
         return total
-
-    def place(self):
-        """The kernel's function in which its main thread waits; empty where it is not told."""
-        try:
-            return (self.path / "wchan").read_text().strip("0")
-        except OSError:
-            return ""
 
     def environment(self):
         """Its variables by name; none for a process of another user."""
@@ -68,10 +68,8 @@ class Process:
             return False
 
     def catches(self, number):
-        for line in (self.path / "status").read_text(errors="replace").splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-        return False
+        caught = re.search(r"^SigCgt:\s*(\w+)$", _text(self.path / "status"), re.M)
+        return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def connections():
@@ -189,15 +187,18 @@ def report(rank, process, before, after, window_s, moved):
         if new is None:
             return {"state": "Z"}
         old = old or new
+        waits = old.place == new.place and new.place.startswith("unix_")
         return {
             "state": new.state,
             "cpu_s": (new.ticks - old.ticks) / TICKS,
             "io_bytes": new.io - old.io + new.carried(moved),
+            "place": new.place,
+            "received": new.wakes - old.wakes if waits else 0,
         }
 
     children = [used(pid) for pid in descendants(before, process.pid)]
     facts = {"rank": rank, "host": os.uname().nodename, "window_s": window_s, "children": children}
-    facts.update(used(process.pid), place=process.place())
+    facts.update(used(process.pid))
     path = FOLDER / f"rank_{rank}.json"
     path.with_suffix(".tmp").write_text(json.dumps(facts))
     path.with_suffix(".tmp").replace(path)

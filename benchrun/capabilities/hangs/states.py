@@ -35,6 +35,8 @@ WAITS = "/threading.py", "/queue.py", "/subprocess.py"
 """Files of Python that do."""
 FLOW = 10**5
 """Least bytes per second by which it does: polls and heartbeats are fewer."""
+MESSAGES = 4
+"""Least messages per second of a local socket, whose bytes nothing counts."""
 
 
 class Process(BaseModel, frozen=True):
@@ -44,6 +46,10 @@ class Process(BaseModel, frozen=True):
     """As in /proc/PID/stat: R, S, D; T is stopped, Z has ended."""
     cpu_s: float = 0.0
     io_bytes: int = 0
+    received: int = 0
+    """Times that data woke its main thread, which reads a local socket."""
+    place: str = ""
+    """The kernel's function in which that thread waits, where it is known."""
 
 
 class State(Process, frozen=True):
@@ -54,12 +60,13 @@ class State(Process, frozen=True):
     window_s: float = 1.0
     """Time between the two looks, in which ``cpu_s`` and ``io_bytes`` were used."""
     children: list[Process] = []
-    place: str = ""
-    """The kernel's function in which its main thread waits, where it is known."""
 
     def carries(self, *processes: Process) -> bool:
         """Whether one of ``processes`` reads or writes."""
-        return any(each.io_bytes >= FLOW * self.window_s for each in processes)
+        least = self.window_s
+        return any(
+            max(each.io_bytes / FLOW, each.received / MESSAGES) >= least for each in processes
+        )
 
     @property
     def is_helped(self) -> bool:

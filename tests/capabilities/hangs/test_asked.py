@@ -16,7 +16,7 @@ from calling import DEADLINE_S
 
 from benchrun import paths
 from benchrun.capabilities.hangs.find import hang_of
-from benchrun.capabilities.hangs.states import FLOW
+from benchrun.capabilities.hangs.states import FLOW, MESSAGES
 
 RANK = """
 import ctypes, os, signal, sys, threading, time
@@ -118,6 +118,37 @@ def test_what_a_socket_carries_counts_as_written(tmp_path: Path) -> None:
         drain.join()
         far.close()
     assert json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["io_bytes"] >= 2 * FLOW
+
+
+RECEIVER = """
+import os, socket, time
+here, there = socket.socketpair()
+if not os.fork():
+    while {sends}:
+        there.sendall(bytes(25000))
+        time.sleep(0.1)
+    time.sleep(1000)
+print(flush=True)
+while True:
+    here.recv(1 << 16)
+"""
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_slow_peer_wakes_a_reader_of_a_local_socket_and_a_dead_one_does_not(tmp_path: Path, sends: bool) -> None:
+    own = {**os.environ, "RANK": "0", "RUN_OF_TEST": str(tmp_path)}
+    words = [sys.executable, "-c", RECEIVER.format(sends=sends)]
+    rank = subprocess.Popen(words, env=own, stdout=subprocess.PIPE, start_new_session=True)
+    assert rank.stdout is not None
+    rank.stdout.readline()
+    script = [sys.executable, "-I", "-S", str(paths.TEMPLATES / "hang.py"), f"RUN_OF_TEST={tmp_path}"]
+    subprocess.run(script, cwd=tmp_path, check=True, timeout=DEADLINE_S)
+    os.killpg(rank.pid, signal.SIGKILL)
+    rank.wait()
+    facts = json.loads((tmp_path / "hangs" / "rank_0.json").read_text())
+    if not facts["place"]:
+        pytest.skip("this kernel does not tell where a thread waits")
+    assert (facts["received"] >= MESSAGES) is sends
 
 
 STARTER = """

@@ -95,6 +95,7 @@ def test_a_dead_loader(tmp_path: Path, state: str) -> None:
 SLOW = {
     "a loader that computes": (IN_LOADER, {"children": [{"state": "R", "cpu_s": 1.9}]}),
     "a loader that reads": (IN_LOADER, {"children": [{"state": "D", "io_bytes": 10**7}]}),
+    "a loader that receives": (IN_LOADER, {"children": [{"state": "S", "received": 20}]}),
     "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
     "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
     "an import": (("<frozen importlib._bootstrap>", 1176, "_find_and_load"), {"cpu_s": 1.0}),
@@ -145,7 +146,7 @@ IN_SUBPROCESS = "/usr/lib/python3.11/subprocess.py", 2004, "_try_wait"
 @pytest.mark.parametrize(
     ("frames", "facts", "words"),
     [
-        *((frames, facts, "loads data in") for frames, facts in list(SLOW.values())[:2]),
+        *((frames, facts, "loads data in") for frames, facts in list(SLOW.values())[:3]),
         (IN_SAVE, {"io_bytes": 10**8}, "saves a checkpoint in save"),
         (SLEEPING, {"io_bytes": 10**8}, "reads or writes in work"),
         (SLEEPING, {"cpu_s": 2.0}, "computes in work"),
@@ -201,7 +202,8 @@ def test_a_rank_that_collects_garbage_is_slow(tmp_path: Path) -> None:
 
 def test_a_heartbeat_is_no_progress(tmp_path: Path) -> None:
     put(tmp_path, 0, IN_COLLECTIVE)
-    put(tmp_path, 1, SLEEPING, io_bytes=4000, children=[{"state": "S", "cpu_s": 0.02, "io_bytes": 900}])
+    child = {"state": "S", "cpu_s": 0.02, "io_bytes": 900, "received": 2}
+    put(tmp_path, 1, SLEEPING, io_bytes=4000, received=2, children=[child])
     assert found(tmp_path).ranks == [1]
 
 
