@@ -128,14 +128,9 @@ def add(folder: Path, entry: Entry, files: Mapping[str, bytes]) -> None:
         known = dict(entries(folder))
         if run_id in known or (folder / run_id).exists():
             raise UserError(f"{folder / run_id} exists", hint="a measurement is never overwritten")
-        before: Mapping[str, bytes] = {}
+        members = {f"{run_id}/{name}": content for name, content in files.items()}
         if (folder / archive).exists():
-            before = _Archive.of(folder / archive).all()
-        others = {}
-        for name, content in before.items():
-            if not name.startswith(f"{run_id}/"):
-                others[name] = content
-        members = others | {f"{run_id}/{name}": content for name, content in files.items()}
+            members = _members(folder / archive) | members
         _replace(folder / archive, archived(members))
         known[run_id] = {"id": run_id, "archive": archive, **entry, "files": sorted(files)}
         _replace(folder / INDEX, index_text(known).encode())
@@ -151,24 +146,18 @@ def index_text(known: Mapping[str, Entry]) -> str:
 def archived(files: Mapping[str, bytes]) -> bytes:
     """An archive of ``files``, the same for the same files on every day.
 
-    Documents stand before compressed logs, so that they are read without these. Files
-    of one name stand together, because they have most in common.
+    Files of one name stand together, because they have most in common.
     """
     import lzma
     import tarfile
 
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in sorted(files, key=_order):
+        for name in sorted(files, key=lambda name: name.partition("/")[::-1]):
             member = tarfile.TarInfo(name)
             member.size = len(files[name])
             archive.addfile(member, io.BytesIO(files[name]))
     return lzma.compress(content.getvalue())
-
-
-def _order(name: str) -> tuple[bool, str, str]:
-    run_id, _, file = name.partition("/")
-    return file.endswith(".xz"), file, run_id
 
 
 @functools.lru_cache
@@ -210,69 +199,31 @@ def _is_entry(entry: object) -> bool:
     return named and bool(_RUN_ID.fullmatch(run_id) and _RUN_ID.fullmatch(archive))
 
 
-class _Archive:
-    """An archive that is read only as far as its files are asked for, and only once."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._found: dict[str, bytes] = {}
-        self._rest = self._members()
-
-    @staticmethod
-    def of(file: Path) -> "_Archive":
-        """The archive in ``file``, as this process has read it already."""
-        with reading(file):
-            found = os.stat(file)  # noqa: PTH116
-        return _archive(file.absolute(), found.st_ino, found.st_mtime_ns, found.st_size)
-
-    def get(self, name: str) -> bytes:
-        """The content of one file. UserError if the archive lacks it."""
-        while name not in self._found:
-            if not self._next():
-                raise UserError(
-                    f"holds no {name}, which {INDEX} names", where=self._file, hint=HINT
-                )
-        return self._found[name]
-
-    def all(self) -> Mapping[str, bytes]:
-        """Every file by name."""
-        while self._next():
-            pass
-        return self._found
-
-    def _next(self) -> bool:
-        """Read one more file; False at the end."""
-        import lzma
-        import tarfile
-
-        try:
-            name, content = next(self._rest, (None, b""))
-        except OSError as error:
-            raise UserError(
-                f"cannot be read: {error.strerror}", where=self._file, hint=HINT
-            ) from error
-        except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
-            raise UserError(
-                f"not an archive of kept runs: {error}", where=self._file, hint=HINT
-            ) from error
-        if name is not None:
-            self._found[name] = content
-        return name is not None
-
-    def _members(self) -> Iterator[tuple[str, bytes]]:
-        import tarfile
-
-        with tarfile.open(self._file, "r|xz") as archive:
-            for member in archive:
-                content = archive.extractfile(member)
-                if content is None or len(member.name.split("/")) < 2:
-                    raise ValueError(f"{member.name} is no file of a run")
-                yield member.name, content.read()
+def _members(file: Path) -> dict[str, bytes]:
+    """Every file in an archive by name, as this process has read it already."""
+    with reading(file):
+        found = os.stat(file)  # noqa: PTH116
+    return _archive(file.absolute(), found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 @functools.lru_cache
-def _archive(file: Path, *state: int) -> _Archive:
-    return _Archive(file)
+def _archive(file: Path, *state: int) -> dict[str, bytes]:
+    import lzma
+    import tarfile
+
+    found = {}
+    try:
+        with tarfile.open(file, "r|xz") as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if content is None or "/" not in member.name:
+                    raise ValueError(f"{member.name} is no file of a run")
+                found[member.name] = content.read()
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=file, hint=HINT) from error
+    except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
+        raise UserError(f"not an archive of kept runs: {error}", where=file, hint=HINT) from error
+    return found
 
 
 def _content(folder: Path, entry: Entry, name: str) -> bytes:
@@ -281,7 +232,11 @@ def _content(folder: Path, entry: Entry, name: str) -> bytes:
         trace: Path = folder / TRACES / entry["id"] / name.removeprefix(PROFILE)
         with reading(trace):
             return trace.read_bytes()
-    return _Archive.of(folder / entry["archive"]).get(f"{entry['id']}/{name}")
+    archive = folder / entry["archive"]
+    content = _members(archive).get(f"{entry['id']}/{name}")
+    if content is None:
+        raise UserError(f"holds no {name}, which {INDEX} names", where=archive, hint=HINT)
+    return content
 
 
 def _directory(folder: Path, run_id: str, name: Path) -> Path:
