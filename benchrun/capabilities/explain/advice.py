@@ -10,7 +10,8 @@ from benchrun.recipes.capability import incapable
 from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
 
-from .model import Cause, Name, Saving
+from .model import Cause, Cure, Name, Saving
+from .saving import of_share
 
 
 def fault(
@@ -34,28 +35,49 @@ def fault(
     )
 
 
-def choice(cause: Name, seconds: float, evidence: str, advice: str = "") -> Cause:
+def choice(
+    cause: Name, seconds: float, evidence: str, advice: str = "", saving: Saving | None = None
+) -> Cause:
     """A cause of kind ``choice``; ``seconds`` of a step."""
-    return Cause(cause=cause, kind="choice", seconds=seconds, evidence=evidence, advice=advice)
+    return Cause(
+        cause=cause,
+        kind="choice",
+        seconds=seconds,
+        saving_s=saving,
+        evidence=evidence,
+        advice=advice,
+    )
 
 
-def advised(cause: Cause, spec: TrainingSpec | None) -> Cause:
-    """Return the cause with the advice of the table, unless it has its own.
+def advised(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Cause:
+    """Return the cause with the advice of the table, unless it has its own, and with what
+    each and the best saves.
 
     Left out is a setting that the run has, and one that its framework would refuse.
     ``spec``: None if the settings are not known.
     """
+    whole = cause.saving_s
     if cause.advice:
-        return cause
-    return cause.model_copy(update={"advice": "; ".join(_advice(cause.cause, spec))})
+        return cause.model_copy(update={"cures": (Cure(advice=cause.advice, saving_s=whole),)})
+    cures = tuple(_cures(cause.cause, whole, spec, step_s))
+    advice = "; ".join(cure.advice for cure in cures)
+    savings = [cure.saving_s for cure in cures if cure.saving_s]
+    best = max(savings, key=lambda saved: saved.median, default=whole)
+    return cause.model_copy(update={"advice": advice, "cures": cures, "saving_s": best})
 
 
-def _advice(cause: Name, spec: TrainingSpec | None) -> Iterator[str]:
+def _cures(
+    cause: Name, whole: Saving | None, spec: TrainingSpec | None, step_s: float
+) -> Iterator[Cure]:
     for row in table(__file__):
         if row["cause"] == cause and (
             spec is None or not row["set"] or _possible(spec, *row["set"].split("="))
         ):
-            yield row["advice"]
+            saved = None
+            if whole and row["most"]:
+                limit = float(row["of_step"] or 1) * step_s
+                saved = of_share(whole, float(row["least"]), float(row["most"]), limit)
+            yield Cure(advice=row["advice"], saving_s=saved)
 
 
 def _possible(spec: TrainingSpec, field: str, text: str) -> bool:

@@ -12,7 +12,7 @@ from .advice import choice
 from .evidence import Evidence
 from .model import Cause, Name, Part
 from .said import costs
-from .saving import saving
+from .saving import between, estimated, filled, saving
 from .waits import by_stage, late_rank, of_stages, stages_s
 from .waterfall import (
     ATTENTION_AT_PEAK,
@@ -26,19 +26,20 @@ from .waterfall import (
     SMALL_PRODUCTS,
 )
 
-SAVED: dict[Name, float] = {
-    **dict.fromkeys(
-        ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp"), 1.0
-    ),
-    "host": 0.6,
-}
-"""Share of these parts that another layout or recipe saves. CUDA graphs closed the
-host's gaps in kept runs of LoRA in FP8, and 0.36 to 0.48 of that time was lost again,
-because kernels without gaps ran more slowly.
+UNUSED: tuple[Name, ...] = (
+    "bubble",
+    "exposed_tp",
+    "exposed_cp",
+    "exposed_ep",
+    "exposed_dp",
+    "host",
+)
+"""Causes for which GPUs compute nothing, of which another layout or recipe saves all or
+most.
 """
-FUSED, MOST_FUSED = 3.0, 6.0
-"""Factors over the least time of memory-bound kernels if all are fused: the median of
-the kept runs, and more than any of them takes (1.9 to 5.6). A run that means to have
+LEAST_FUSED, FUSED, MOST_FUSED = 1.9, 3.0, 6.0
+"""Factors over the least time of memory-bound kernels if all are fused: the least and the
+median of the kept runs, and more than any of them takes (5.6). A run that means to have
 fused kernels has them up to there.
 """
 FLASH = 3.0
@@ -60,31 +61,42 @@ OFFLOADED = (
 
 def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Every choice that costs time."""
-    for name, share in SAVED.items():
+    busy = _busy(run, parts)
+    for name in (*UNUSED, "recompute"):
         own = [part for part in parts if part.cause == name]
-        if seconds := share * sum(part.seconds for part in own):
-            yield choice(name, seconds, _evidence(own, run))
-    if uneven := _of_stages(run):
+        if seconds := sum(part.seconds for part in own):
+            saved = filled(seconds, busy) if name in UNUSED else estimated(seconds)
+            yield choice(name, seconds, _evidence(own, run), saving=saved)
+    if uneven := _of_stages(run, busy):
         yield uneven
-    yield from _of_memory(run, parts)
+    yield from _of_memory(run, parts, busy)
     yield from _of_attention(run, parts)
     yield from _of_products(run, parts)
     yield from _of_turns(run)
     yield from costs(run)
 
 
-def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _busy(run: Evidence, parts: list[Part]) -> float:
+    """Share of the step in which the GPUs compute, which a higher clock makes faster."""
+    if not run.on_gpu:
+        return 0.0
+    names = ("matmul", "attention", "memory")
+    return sum(part.seconds for part in parts if part.part.startswith(names)) / run.step_s
+
+
+def _of_memory(run: Evidence, parts: list[Part], busy: float) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, products that are too small, and
     copies that nothing hides.
     """
     seconds = {part.part: part.seconds for part in parts}
     small, (spent, least) = seconds.get(SMALL_PRODUCTS, 0.0), _memory(parts)
-    saved = 0.0
+    saved = low = high = 0.0
     words = []
     if small:
         words.append(f"products of small micro-batches wait {small:.3g} s for memory")
     if least and spent > _most_fused(run) * least:
         saved = spent - FUSED * least
+        low, high = max(spent - MOST_FUSED * least, 0.0), spent - LEAST_FUSED * least
         words.append(
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
@@ -99,7 +111,9 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             "the copies of offloaded activations are among them, and a trace would separate them"
         )
     if words:
-        cause = choice("memory_bound", small + saved + copies, "; ".join(words))
+        closed = filled(copies, busy)
+        whole = between(low + closed.low, small + high + closed.high)
+        cause = choice("memory_bound", small + saved + copies, "; ".join(words), saving=whole)
         mostly_copies = copies > small + saved if copies else bool(saved)
         if offloaded and mostly_copies:
             cause = cause.model_copy(update={"advice": OFFLOADED})
@@ -170,12 +184,13 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
         )
 
 
-def _of_stages(run: Evidence) -> Cause | None:
+def _of_stages(run: Evidence, busy: float) -> Cause | None:
     """Pipeline stages of unequal work."""
     seconds = stages_s(run)
     if len(seconds) < 2:
         return None
-    return choice("imbalance", max(seconds) - sum(seconds) / len(seconds), of_stages(seconds))
+    apart = max(seconds) - sum(seconds) / len(seconds)
+    return choice("imbalance", apart, of_stages(seconds), saving=filled(apart, busy))
 
 
 def _of_turns(run: Evidence) -> Iterator[Cause]:

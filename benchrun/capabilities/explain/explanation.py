@@ -24,7 +24,8 @@ from .model import (
 )
 from .onset import FEWEST
 from .rise import levels
-from .speed import at_limit
+from .saving import estimated, of_share
+from .speed import USUAL, at_limit
 from .waits import FEW_STEPS
 from .waterfall import waterfall
 
@@ -58,7 +59,7 @@ def explain(
     spec = None
     if not run.log_alone:
         spec = run.spec
-    ranked = [advised(cause, spec) for cause in _ranked(causes, run.step_s)]
+    ranked = [advised(cause, spec, run.step_s) for cause in _ranked(causes, run.step_s)]
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
@@ -102,7 +103,9 @@ def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
         if cost.cause.startswith("exposed_"):
             less = min(slow, cost.seconds)
             slow -= less
-            cost = cost.model_copy(update={"seconds": cost.seconds - less})
+            left = 1 - less / cost.seconds
+            saved = cost.saving_s and of_share(cost.saving_s, left, left, cost.seconds)
+            cost = cost.model_copy(update={"seconds": cost.seconds - less, "saving_s": saved})
         yield cost
 
 
@@ -156,8 +159,9 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     this order, and none of all ranks behind that of one.
     """
 
-    def order(cause: Cause) -> tuple[bool, float]:
-        return not (cause.kind == "fault" and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds
+    def order(cause: Cause) -> tuple[bool, float, bool]:
+        faulty = cause.kind == "fault"
+        return not (faulty and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds, not faulty
 
     ranked: dict[tuple[Name, int | None], Cause] = {}
     for cause in sorted(causes, key=order):
@@ -170,6 +174,8 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 def _rounded(cause: Cause, step_s: float) -> Cause:
     """Rounded seconds; no cure saves more than a step."""
     saved = cause.saving_s
+    if saved is None and cause.cause != "unknown" and cause.advice != USUAL:
+        saved = estimated(cause.seconds)
     if saved is not None:
         saved = Saving(**{name: round(min(value, step_s), DIGITS) for name, value in saved})
     return cause.model_copy(update={"seconds": round(cause.seconds, DIGITS), "saving_s": saved})

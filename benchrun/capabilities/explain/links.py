@@ -12,6 +12,7 @@ from .advice import fault
 from .buckets import Buckets
 from .evidence import Evidence
 from .model import Cause
+from .saving import between
 
 SLOW = 0.4
 """Share of a link's bandwidth that healthy rings exceed.
@@ -50,16 +51,18 @@ def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
         where, reached, limit, usual = min(slow, key=lambda rate: rate[1] / rate[3])
         evidence = f"{where}: {reached:.3g} GB/s bus bandwidth, {usual:.3g} expected (below {limit:.3g} is a fault)"
         seconds = _exposed(run, divided) * (1 - reached / usual)
+        least = _exposed(run, divided) * (1 - reached / limit)
     elif shared and not rates:
         evidence = f"{HOST_GB_S:.0f} GB/s at most through the memory of the host, beside NVLink"
         seconds = min(_by_host_s(run), run.collective_s or run.typical_s)
+        least = 0.0
     else:
         return
     if shared:
         evidence += f"; NCCL sends via {shared} within a node"
     if set_here := restrictions(run):
         evidence += f"; {', '.join(set_here)} set"
-    yield fault("comm_bandwidth", seconds, evidence)
+    yield fault("comm_bandwidth", seconds, evidence, saving=between(least, seconds))
 
 
 HOST_GB_S = 50.0

@@ -55,6 +55,14 @@ class Saving(Frozen):
     high: float
 
 
+class Cure(Frozen):
+    """Change that would help."""
+
+    advice: str
+    saving_s: Saving | None = None
+    """Null if no record says how much of the cause this change takes away."""
+
+
 class Cause(Frozen):
     """Reason why the step is longer than it could be."""
 
@@ -64,11 +72,9 @@ class Cause(Frozen):
     can be faster; ``choice``: what the recipe or the layout costs.
     """
     seconds: float
-    """Seconds of a step that a cure would save."""
+    """Seconds of a step that a cure would save, before kernels without gaps become slower."""
     saving_s: Saving | None = None
-    """Those seconds with their interval over the steps; null if one step alone, or another
-    run, shows it.
-    """
+    """Those seconds with their interval; null if nothing is to mend or to be seen."""
     rank: int | None = None
     """The rank that has it; null if all have."""
     host: str | None = None
@@ -78,7 +84,9 @@ class Cause(Frozen):
     evidence: str
     """Evidence, in numbers."""
     advice: str
-    """Change that would help."""
+    """Changes that would help."""
+    cures: tuple[Cure, ...] = ()
+    """The same changes, each with what it saves."""
 
 
 class Against(Frozen):

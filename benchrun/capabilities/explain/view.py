@@ -95,7 +95,13 @@ def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:
         first += f"; a cure saves {_seconds(saved.low)} to {_seconds(saved.high)} s"
     yield first
     yield f"   {cause.evidence}"
-    yield f"   -> {cause.advice}"
+    advice = []
+    for cure in cause.cures:
+        words = cure.advice
+        if cure.saving_s and cure.saving_s != cause.saving_s:
+            words += f" [{_seconds(cure.saving_s.low)} to {_seconds(cure.saving_s.high)} s]"
+        advice.append(words)
+    yield f"   -> {'; '.join(advice)}"
 
 
 def _where(cause: Cause) -> str:

@@ -59,7 +59,7 @@ def test_json_has_the_keys_of_the_contract() -> None:
     assert list(found)[:5] == ["schema_version", "run", "step_time_s", "waterfall", "causes"]
     assert sum(part["seconds"] for part in found["waterfall"]) == pytest.approx(found["step_time_s"], rel=1e-4)
     assert {"part", "seconds"} <= set(found["waterfall"][0])
-    keys = {"cause", "kind", "seconds", "saving_s", "rank", "host", "since_step", "evidence", "advice"}
+    keys = {"cause", "kind", "seconds", "saving_s", "rank", "host", "since_step", "evidence", "advice", "cures"}
     assert all(set(cause) == keys for cause in found["causes"])
     assert found["causes"][0]["cause"] == "exposed_tp"
 

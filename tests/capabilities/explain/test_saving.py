@@ -1,13 +1,11 @@
 """A cure's saving is said with an interval, where the run's own steps show it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from known import explained, first, hosts, known, late_from, spread
 
 from benchrun.capabilities.explain.model import Saving
-from benchrun.capabilities.explain.saving import saving
+from benchrun.capabilities.explain.saving import filled, of_share, saving
 from benchrun.capabilities.explain.view import explanation_text
 
 
@@ -70,15 +68,29 @@ def test_pauses_data_and_collections_have_an_interval() -> None:
     assert {"data", "host"} <= {cause.cause for cause in explained(delayed).causes}
 
 
-def test_what_one_profiled_step_or_another_run_shows_has_none() -> None:
-    """Its steps say nothing of how it varies."""
+def test_all_that_can_be_mended_has_one() -> None:
+    """A GPU at its usual clock has nothing to mend."""
     causes = explained(known(hosts=None, ranks=None)).causes
-    assert causes and not [cause for cause in causes if cause.saving_s is not None]
+    assert {cause.cause for cause in causes if cause.saving_s is None} == {"power"}
+    for cause in causes:
+        for cure in cause.cures:
+            if cure.saving_s:
+                assert saved(cure).high <= saved(cause).high
+
+
+def test_filled_gaps_save_less_where_kernels_are_many() -> None:
+    """Kernels become slower, and at most all of the gap is saved."""
+    full, idle = filled(0.1, 0.9), filled(0.1, 0.0)
+    assert full.low < full.median < full.high == 0.1
+    assert idle.low == idle.high == 0.1
+
+
+def test_a_cure_of_half_the_launches_saves_half_a_step_at_most() -> None:
+    share = of_share(filled(0.9, 0.1), 0.4, 1.0, 0.5)
+    assert (share.low, share.high) == (pytest.approx(0.3456), 0.5)
 
 
 def test_the_text_says_it_in_a_phrase() -> None:
     run = late_from(6, 0.6)
     found = saved(first(run))
     assert f"a cure saves {found.low:.4g} to {found.high:.4g} s" in explanation_text(explained(run))
-    none = explanation_text(explained(replace(known(hosts=None), ranks=None)))
-    assert "a cure saves" not in none
