@@ -133,7 +133,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option(
     "--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions."
 )
-@click.option("--plot", type=FILE, metavar="FILE", help="Draw --scaling or --history.")
+@click.option("--plot", type=FILE, metavar="FILE", help="Draw --scaling.")
 @click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
 @click.option(
     "--since", metavar="DATE", callback=_time, help="Only runs launched at this time or later, UTC."
@@ -198,7 +198,7 @@ def report(
     if plot is not None:
         check_new(plot)
     form = _form_of(output, form, as_json)
-    _check_history(history, by, form)
+    _check_history(history, by, form, plot)
     _check_verdicts(verdicts, history=history)
     wanted = Wanted(recipe, since, until, verdicts)
     chosen, code = _reported(runs, wanted)
@@ -207,8 +207,8 @@ def report(
             say(f"kept {api.keep(run, keep).path}")
     if history and form in TEXTS:
         show_history = extensions.capability("history.verb", "show_history")
-        return worst((code, show_history(chosen, by, form, output, plot)))
-    rows = "scaling" if scaling or (plot and not history) else by
+        return worst((code, show_history(chosen, by, form, output)))
+    rows = "scaling" if scaling or plot else by
     return worst((code, _runs(chosen, runs, rows, form, output, plot, baseline, wanted)))
 
 
@@ -313,10 +313,14 @@ def _text(model: "ReportModel", form: str, rows: str, *, one: bool, to_file: boo
     return formatted(model, form, rows, one=one, width=width)
 
 
-def _check_history(history: bool, by: str, form: str) -> None:
+def _check_history(history: bool, by: str, form: str, plot: Path | None) -> None:
     """UserError for options that do not go together."""
     if by in SPLITS and not history:
         raise UserError(f"--by {by} splits a history", hint="add --history")
+    if history and plot:
+        raise UserError(
+            "--plot draws curves over GPUs", hint="--format csv has every run of a history"
+        )
     if form == "html" and by in SPLITS:
         raise UserError(
             f"the HTML page has no histories by {by}",

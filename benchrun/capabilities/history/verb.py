@@ -9,17 +9,12 @@ from benchrun.cli.options import each, json_text, run_id, say, write_text
 from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import Exit, worst
 
-from .plot import plot_history
 from .series import history_of
 from .text import history_page
 
 
-def show_history(
-    runs: Sequence[RunDir], by: str, form: str, output: Path | None, plot: Path | None
-) -> Exit:
-    """Print the history of ``runs`` in the format ``form``, and draw it into ``plot``;
-    returns the exit code.
-    """
+def show_history(runs: Sequence[RunDir], by: str, form: str, output: Path | None) -> Exit:
+    """Print the history of ``runs`` in the format ``form``; returns the exit code."""
     results, code = each(runs, api.result_of, run_id)
     # A point has one framework.
     history = history_of(results, cast(Any, "point" if by == "framework" else by))
@@ -27,8 +22,6 @@ def show_history(
         say(
             f"left out, without numbers or profiled: {len(history.left_out)} of {len(results)} runs"
         )
-    if plot:
-        plot_history(history, plot)
     is_json = form == "json"
     write_text(
         json_text(history.document()) if is_json else history_page(history, form),

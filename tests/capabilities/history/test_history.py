@@ -19,7 +19,6 @@ import pytest
 from click.testing import CliRunner
 
 from benchrun import api
-from benchrun.capabilities.history.plot import history_plots, plot_history
 from benchrun.capabilities.history.series import History, PointHistory, history_of
 from benchrun.capabilities.history.text import history_page, history_runs_table
 from benchrun.capabilities.html.page import page
@@ -178,15 +177,6 @@ def test_the_json_reads_back(changed: History) -> None:
     assert History.model_validate_json(json.dumps(changed.model_dump(mode="json"))) == changed
 
 
-def test_plots_and_picture(changed: History, tmp_path: Path) -> None:
-    (plot,) = history_plots(changed)  # the point with a single run has none
-    assert [mark[:2] for mark in plot.marks] == [(12.0, changed.series[0].runs[12].step_time_s)]
-    for name in ("history.svg", "history.png"):
-        plot_history(changed, tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 5000
-    assert "driver" in (tmp_path / "history.svg").read_text()
-
-
 def test_the_html_report_has_the_history() -> None:
     runs = [api.run_data(RUN)]
     for day, time in times((2.0, 10), (2.2, 10)):
@@ -233,37 +223,24 @@ def test_the_command_reads_a_folder_of_runs(folder: Path, tmp_path: Path) -> Non
     (change,) = only(history).changes
     assert (code, round(change.percent), change.changed[0].column) == (Exit.SLOW, 20, "driver")
     assert call(folder, "--history", "--by", "driver")[0] is Exit.OK  # no change within a driver
-    assert call(folder, "--history", "--plot", tmp_path / "h.png", "--output", tmp_path / "h.csv")[1] == ""
+    assert call(folder, "--history", "--output", tmp_path / "h.csv")[1] == ""
     assert len((tmp_path / "h.csv").read_text().splitlines()) == 13
     (row,) = csv.DictReader(io.StringIO(call(folder, "--format", "csv")[1]))  # without --history: one point
     assert row["runs"] == "12"
 
 
 @pytest.mark.parametrize(
-    "args", [("--by", "driver"), ("--history", "--format", "junit"), ("--history", "--by", "node", "--format", "html")]
+    "args",
+    [
+        ("--by", "driver"),
+        ("--history", "--plot", "h.png"),
+        ("--history", "--format", "junit"),
+        ("--history", "--by", "node", "--format", "html"),
+    ],
 )
 def test_what_a_history_cannot_be_is_refused(args: tuple[str, ...]) -> None:
     result = CliRunner().invoke(report, [NAME, *args], standalone_mode=False)
     assert getattr(result.exception, "exit_code", None) == Exit.USER
-
-
-@pytest.mark.parametrize(
-    ("span", "title"),
-    [
-        (timedelta(days=9), "days since 2026-01-05"),
-        (timedelta(hours=9), "hours since 2026-01-05 00:00"),
-        (timedelta(seconds=90), "minutes since 2026-01-05 00:00"),
-    ],
-)
-def test_the_time_axis_has_a_unit_that_fits(span: timedelta, title: str) -> None:
-    runs = [past(0, 2.0), past(0, 2.0), past(0, 2.0)]
-    point = history_of(runs).series[0]
-    last = point.runs[-1].model_copy(update={"launched": START + span})
-    first = [run.model_copy(update={"launched": START}) for run in point.runs[:-1]]
-    point = point.model_copy(update={"runs": (*first, last)})
-    (plot,) = history_plots(History(by="point", series=(point,), left_out=()))
-    assert plot.x_title == title
-    assert max(plot.series[0].x) < 48
 
 
 @pytest.mark.parametrize("nodes", [3, "n1", ["n1"], [{"host": "n1", "gpus": 3}]])
