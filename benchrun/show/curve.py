@@ -141,16 +141,20 @@ def _curves(view: CurveView) -> Iterator[Series]:
     if view.measured:
         yield Series("measured", view.rates(view.measured), places)
     if view.predicted:
-        rates = view.rates(view.predicted, "step_s")
-        low = view.rates(view.predicted, "high_s")
-        high = view.rates(view.predicted, "low_s")
         name = "predicted"
         if view.measured:
             name = "predicted, with its interval"
-        yield Series(name, rates, places, low, high, style="dashed")
+        yield _dashed(view, name, view.predicted)
     if view.ahead:
-        sizes = tuple(float(point.num_gpus) for point in view.ahead)
-        yield Series("expected", view.rates(view.ahead), sizes, style="dashed")
+        yield _dashed(view, "expected, with its interval", view.ahead)
+
+
+def _dashed(view: CurveView, name: str, points: Sequence[CurvePoint]) -> Series:
+    """The speed of predicted ``points``, with its interval."""
+    sizes = tuple(float(point.num_gpus) for point in points)
+    low = view.rates(points, "high_s")
+    high = view.rates(points, "low_s")
+    return Series(name, view.rates(points), sizes, low, high, style="dashed")
 
 
 def _same(view: CurveView) -> str:

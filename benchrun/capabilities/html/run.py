@@ -33,8 +33,6 @@ RANGE = 2.0
 """Ratios from 1 / this to this are on the axis."""
 WIDTH = 120
 """Width of the axis."""
-SPAN = 24
-"""Letters of nodes that stay on one line."""
 LONGEST = 90
 """Letters of a reason in the table of all runs."""
 TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
@@ -105,8 +103,7 @@ def row(run: RunResult, name: str, number: int) -> list[str]:
     hosts = hosts_of(run)
     nodes = escape(folded(hosts))
     if len(hosts) > 1:
-        whole = " class=s" * (len(nodes) <= SPAN)
-        nodes = f'<span{whole} data-nodes="{escape(" ".join(hosts))}">{nodes}</span>'
+        nodes = f'<span data-nodes="{escape(" ".join(hosts))}">{nodes}</span>'
     return [*cells, served(values) or "", nodes]
 
 

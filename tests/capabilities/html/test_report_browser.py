@@ -1,6 +1,7 @@
 """The HTML report in a real browser: what each control does, and that nothing overlaps, is cut or keeps anyone out."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from benchrun import api, paths
 from benchrun.capabilities.html.page import page
 from benchrun.show.model import ReportModel
 
-PAGES = {"study": "study_page", "kept": "kept", "scaling": "scaling_study", "two": "two", "few": "few"}
+PAGES = {name: name for name in ("kept", "two", "few", "nodes")}
+PAGES |= {"study": "study_page", "scaling": "scaling_study"}
 """Reports by name, and their fixtures."""
-CASES = ["kept-1280-light", "kept-390-dark"]
+CASES = ["kept-1280-light", "kept-390-dark", "nodes-1280-light"]
 MORE_CASES = {f"{name}-{width}-{scheme}" for name in PAGES for width in (1280, 390) for scheme in ("light", "dark")}
 FAULTS = (Path(__file__).parent / "page_faults.js").read_text()
 FIRST_LINK = "document.querySelector('#all tbody a')"
@@ -25,6 +27,16 @@ SHOWN = "[...document.querySelectorAll('#all tbody tr:not([hidden])')]"
 def kept() -> ReportModel:
     """On kept runs of many recipes."""
     return api.report_on([api.run_data(run) for run in api.find_runs(paths.MEASURED)[::12]])
+
+
+@pytest.fixture(scope="module")
+def nodes(few: ReportModel) -> ReportModel:
+    """On runs that have several nodes each."""
+    runs = []
+    for number, run in enumerate(few.results):
+        hosts = [{"host": f"hgx-cluster-{number + skipped:02d}"} for skipped in (0, 1, 9)]
+        runs.append(replace(run, environment={"nodes": hosts}))
+    return api.report_on(runs)
 
 
 @pytest.fixture(scope="module")
