@@ -23,41 +23,40 @@ from .environment import Variable, variables
 PARALLELISM = (*DEGREES, "etp")
 """Every kind of parallelism besides data parallelism and FSDP."""
 WORKER_OPTIONS = (
-    *("graph_scopes", "moe_dispatcher", "moe_overlap", "offload_modules", "switches"),
-    *(
-        "optimizer",
-        "cuda_graphs",
-        "transformer_impl",
-        "fused_kernels",
-        "moe_grouped_gemm",
-        "moe_permute_fusion",
-    ),
-    *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
-    *(
-        "fp8.tp_only_amax_reduction",
-        "fp8.fast_gradients",
-        "offload_activations",
-        "swiglu",
-        "late_loss_scale",
-    ),
+    "graph_scopes",
+    "moe_dispatcher",
+    "moe_overlap",
+    "offload_modules",
+    "switches",
+    "optimizer",
+    "cuda_graphs",
+    "transformer_impl",
+    "fused_kernels",
+    "moe_grouped_gemm",
+    "moe_permute_fusion",
+    "cp_comm",
+    "recompute.modules",
+    "fp8.dot_product_attention",
+    "fp8.store_activation_input",
+    "fp8.tp_only_amax_reduction",
+    "fp8.fast_gradients",
+    "offload_activations",
+    "swiglu",
+    "late_loss_scale",
 )
 """Fields of ``training`` that only some frameworks apply."""
 SLURM_VARIABLES = (
-    *(
-        "SLURM_JOB_ID",
-        "SLURM_JOB_NAME",
-        "SLURM_JOB_NODELIST",
-        "SLURM_LOCALID",
-        "SLURM_NNODES",
-        "SLURM_NODEID",
-    ),
-    *(
-        "SLURM_NTASKS",
-        "SLURM_NTASKS_PER_NODE",
-        "SLURM_PROCID",
-        "SLURM_STEP_NODELIST",
-        "SLURM_STEP_NUM_NODES",
-    ),
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_LOCALID",
+    "SLURM_NNODES",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PROCID",
+    "SLURM_STEP_NODELIST",
+    "SLURM_STEP_NUM_NODES",
 )
 """Variables from which Lightning (NeMo) and jax.distributed learn the rank."""
 

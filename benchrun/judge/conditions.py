@@ -44,8 +44,15 @@ MACHINE = ("software", "driver", "power_limit_w")
 chosen by them.
 """
 NOT_OPTIONS = (
-    *("steps", "seed", "lr", "fp8.recipe"),
-    *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
+    "steps",
+    "seed",
+    "lr",
+    "fp8.recipe",
+    "min_lr",
+    "lr_warmup_steps",
+    "weight_decay",
+    "ceilings",
+    "breakdown",
 )
 """Fields of ``training`` that have their own key here or do not affect the speed."""
 LOSS = ("steps", "seed", "lr", "data")

@@ -18,7 +18,12 @@ _SWITCH = re.compile(
 _CARD = re.compile(r"\bGPU \d{1,3}: (NVIDIA [^()]{1,80}) \(UUID: GPU-")
 NEEDLES = (
     *(f"fp{bits}{after}".encode() for bits in (4, 8) for after in (": ", "=", "': ", '": ')),
-    *(b"mixed_precision", b"_in_4bit", b"_in_8bit", b"fp8_recipe", b"fp4_recipe", b"(UUID: GPU-"),
+    b"mixed_precision",
+    b"_in_4bit",
+    b"_in_8bit",
+    b"fp8_recipe",
+    b"fp4_recipe",
+    b"(UUID: GPU-",
 )
 
 

@@ -17,8 +17,18 @@ from dataclasses import dataclass
 from benchrun.paths import table
 
 ROLES = (
-    *("hardware", "resource", "failure", "remote", "said"),
-    *("fault", "peer", "exit", "after", "word", "last", ""),
+    "hardware",
+    "resource",
+    "failure",
+    "remote",
+    "said",
+    "fault",
+    "peer",
+    "exit",
+    "after",
+    "word",
+    "last",
+    "",
 )
 """Roles from the strongest evidence to the weakest.
 

@@ -25,7 +25,9 @@ def search_for(
     words: dict[int, Sequence[bytes]] = {
         PROBLEM: [
             *problems.NEEDLES,
-            *(tracebacks.HEADER.encode(), tracebacks.FRAME.encode(), COUNT_OF_SKIPPED),
+            tracebacks.HEADER.encode(),
+            tracebacks.FRAME.encode(),
+            COUNT_OF_SKIPPED,
             *(problems.LOSSES if unknown else ()),
         ],
         PROFILE: [profiled.NEEDLE],

@@ -7,18 +7,22 @@ from collections.abc import Mapping
 
 SWITCHES = frozenset(
     {
-        *(
-            "fp4",
-            "nvfp4",
-            "mxfp4",
-            "fp4_format",
-            "fp4_recipe",
-            "fp8",
-            "fp8_format",
-            "fp8_recipe",
-            "fp8_e4m3",
-        ),
-        *("fp8_hybrid", "bf16", "fp16", "precision", "params_dtype", "dtype", "quantization"),
+        "fp4",
+        "nvfp4",
+        "mxfp4",
+        "fp4_format",
+        "fp4_recipe",
+        "fp8",
+        "fp8_format",
+        "fp8_recipe",
+        "fp8_e4m3",
+        "fp8_hybrid",
+        "bf16",
+        "fp16",
+        "precision",
+        "params_dtype",
+        "dtype",
+        "quantization",
     }
 )
 """Arguments that say how products are computed, of Megatron-LM, NeMo, Megatron-Bridge,

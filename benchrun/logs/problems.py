@@ -45,9 +45,20 @@ them stands before it.
 HARMLESS = re.compile(r"\bImport of \S{1,255} from \S{1,255} failed with: ")
 """NeMo goes on without what it could not import."""
 PLAIN_EXCEPTIONS = (
-    *("rror: ", "Exception: ", ".exceptions.", ".exc.", "pyarrow.lib.Arrow", "BadZipFile: "),
-    *("ERROR", "FATAL", "Aborted!"),
-    *("AssertionError", "NotImplementedError", "RuntimeError", "TimeoutError", "EOFError"),
+    "rror: ",
+    "Exception: ",
+    ".exceptions.",
+    ".exc.",
+    "pyarrow.lib.Arrow",
+    "BadZipFile: ",
+    "ERROR",
+    "FATAL",
+    "Aborted!",
+    "AssertionError",
+    "NotImplementedError",
+    "RuntimeError",
+    "TimeoutError",
+    "EOFError",
 )
 """Marks of an exception's last line, in a log without a traceback before it, or of
 another error.

@@ -16,11 +16,23 @@ from .records import Pause
 from .rows import Rows
 
 PAUSES = (
-    *(b"alidation loss", b"alidate step", b"alidation: iteration", b"alidation DataLoader"),
-    *(b"unning Evaluation", b"unning evaluation", b"eval metrics", b"'eval_loss'", b'"eval_loss"'),
-    *(b"aving checkpoint", b"aving the checkpoint", b"aving model checkpoint"),
+    b"alidation loss",
+    b"alidate step",
+    b"alidation: iteration",
+    b"alidation DataLoader",
+    b"unning Evaluation",
+    b"unning evaluation",
+    b"eval metrics",
+    b"'eval_loss'",
+    b'"eval_loss"',
+    b"aving checkpoint",
+    b"aving the checkpoint",
+    b"aving model checkpoint",
     b"evaluate ......",
-    *(b"aved checkpoint", b"aved a checkpoint", b"[Torch] Saving", b"sync checkpoint save"),
+    b"aved checkpoint",
+    b"aved a checkpoint",
+    b"[Torch] Saving",
+    b"sync checkpoint save",
 )
 """Words of a line that tells of an evaluation or a checkpoint: time between two steps."""
 CHECKPOINT, SAVED, EVALUATION, RESTART = "checkpoint", "saved checkpoint", "evaluation", "restart"

@@ -255,23 +255,22 @@ class Summary(Measurement):
 
 
 CONTRACT = (
-    *(
-        "schema_version",
-        "file",
-        "framework",
-        "segments",
-        "first_step",
-        "last_step",
-        "planned_steps",
-        "num_steps",
-    ),
-    *(
-        "complete",
-        "warmup_rows_dropped",
-        "step_time_s",
-        "tokens_per_s_per_gpu",
-        "tflops_per_gpu_reported",
-    ),
-    *("seq_length", "global_batch_size", "num_gpus", "problems"),
+    "schema_version",
+    "file",
+    "framework",
+    "segments",
+    "first_step",
+    "last_step",
+    "planned_steps",
+    "num_steps",
+    "complete",
+    "warmup_rows_dropped",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu_reported",
+    "seq_length",
+    "global_batch_size",
+    "num_gpus",
+    "problems",
 )
 """Keys that ``parse --json`` begins with."""

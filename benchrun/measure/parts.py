@@ -31,10 +31,15 @@ FIELDS = {
     "mtp_num_layers": "mtp_layers",
     "window_size": "window",
     **dict.fromkeys(
-        ("is_hybrid_model", "hybrid_override_pattern", "hybrid_layer_pattern"), "mamba"
-    ),
-    **dict.fromkeys(
-        ("hybrid_attention_ratio", "hybrid_mlp_ratio", "mtp_hybrid_override_pattern"), "mamba"
+        (
+            "is_hybrid_model",
+            "hybrid_override_pattern",
+            "hybrid_layer_pattern",
+            "hybrid_attention_ratio",
+            "hybrid_mlp_ratio",
+            "mtp_hybrid_override_pattern",
+        ),
+        "mamba",
     ),
 }
 """Argument -> the field of `ModelShape` that it fills."""

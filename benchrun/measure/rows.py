@@ -120,8 +120,12 @@ def completed_rows(log: Log, setting: Setting) -> CompletedRows:
     """Times from rates, and rates from times, if the log gives only one of them."""
     columns = log.distinct
     names = (
-        *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu"),
-        *("samples_per_s", "consumed_samples"),
+        "step_time_s",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu",
+        "mfu",
+        "samples_per_s",
+        "consumed_samples",
     )
     stated = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     time, rate, tflops, mfu, samples, *consumed = stated

@@ -11,29 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 REASONS = (
-    *(
-        "idle",
-        "application_clocks",
-        "power_cap",
-        "hw_slowdown",
-        "sync_boost",
-        "sw_thermal",
-        "hw_thermal",
-    ),
-    *("power_brake", "display_clocks"),
+    "idle",
+    "application_clocks",
+    "power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal",
+    "hw_thermal",
+    "power_brake",
+    "display_clocks",
 )
 """NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*), the one of the lowest
 bit first.
 """
 COLUMNS = (
-    *(
-        "sm_clock_mhz",
-        "memory_clock_mhz",
-        "power_w",
-        "power_limit_w",
-        "temperature_c",
-        "utilisation_percent",
-    ),
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "power_w",
+    "power_limit_w",
+    "temperature_c",
+    "utilisation_percent",
     "memory_mib",
 )
 SAMPLE = np.dtype([("time", "f8"), *((name, "f8") for name in COLUMNS), ("reasons", "i8")])
@@ -56,8 +53,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "utilisation_percent": ("utilization.gpu", "dcgm_fi_dev_gpu_util"),
     "memory_mib": ("memory.used", "dcgm_fi_dev_fb_used"),
     "reasons": (
-        *("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
-        *("dcgm_fi_dev_clocks_event_reasons", "dcgm_fi_dev_clock_throttle_reasons"),
+        "clocks_event_reasons.active",
+        "clocks_throttle_reasons.active",
+        "dcgm_fi_dev_clocks_event_reasons",
+        "dcgm_fi_dev_clock_throttle_reasons",
     ),
 }
 _KNOWN = {other: name for name, others in NAMES.items() for other in (name, *others)}

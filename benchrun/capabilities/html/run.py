@@ -23,8 +23,18 @@ from .parts import escape, slots, table_html, verdict_html
 SMALLEST_PART = 0.05
 """A smaller part of a step is left out where there are many runs."""
 SPARE = (
-    *("", "other windows", "steadiness", "as printed", "energy", "launched", "precision"),
-    *("speed", "nearest", "tokens/s/GPU", "TFLOPS/GPU", "workload"),
+    "",
+    "other windows",
+    "steadiness",
+    "as printed",
+    "energy",
+    "launched",
+    "precision",
+    "speed",
+    "nearest",
+    "tokens/s/GPU",
+    "TFLOPS/GPU",
+    "workload",
 )
 """Facts that are left out there: others say nearly the same."""
 COMMIT = 12
@@ -108,9 +118,16 @@ def row(run: RunResult, name: str, number: int) -> list[str]:
 
 
 TITLES = (
-    *("run", "launched", "verdict", "speed", "ratio", "interval", "against"),
+    "run",
+    "launched",
+    "verdict",
+    "speed",
+    "ratio",
+    "interval",
+    "against",
     *(metric_of(key).title or key for key in READ[:4]),
-    *("served", "nodes"),
+    "served",
+    "nodes",
 )
 """Columns of the table of all runs."""
 

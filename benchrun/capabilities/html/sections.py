@@ -35,8 +35,18 @@ from benchrun.show.table import Table
 from .run import hosts_of
 
 POINTS = (
-    *("point", "layout", "with", "runs", "ratio", "low", "high"),
-    *("step time s", "tokens/s/GPU", "MFU", "verdict", "source"),
+    "point",
+    "layout",
+    "with",
+    "runs",
+    "ratio",
+    "low",
+    "high",
+    "step time s",
+    "tokens/s/GPU",
+    "MFU",
+    "verdict",
+    "source",
 )
 """Columns of the table of points that a page shows."""
 FRAMEWORKS = {

@@ -43,9 +43,13 @@ class DeepSpeed(Dialect):
     name = "deepspeed"
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (
-        *(b"train_batch_size ...", b"train_micro_batch_size_per_gpu ", b" world_size ..."),
+        b"train_batch_size ...",
+        b"train_micro_batch_size_per_gpu ",
+        b" world_size ...",
         b"gradient_accumulation_steps ...",
-        *(b'"train_batch_size": ', b'"train_micro_batch_size_per_gpu": ', b"dist_world_size="),
+        b'"train_batch_size": ',
+        b'"train_micro_batch_size_per_gpu": ',
+        b"dist_world_size=",
     )
     fact_groups = (
         LAUNCHED,

@@ -67,10 +67,20 @@ class HuggingFace(Dialect):
 
     name = "hf"
     step_needles = (
-        *(b"'loss':", b'"loss":', b"_runtime'", b'_runtime"', b"_loss'", b'_loss"'),
-        *(b"%|", b"/it]", b"it/s]", DONE, b'"percentage": 100.0'),
+        b"'loss':",
+        b'"loss":',
+        b"_runtime'",
+        b'_runtime"',
+        b"_loss'",
+        b'_loss"',
+        b"%|",
+        b"/it]",
+        b"it/s]",
+        DONE,
+        b'"percentage": 100.0',
         b"Continuing training from global step",
-        *(b"Saving model checkpoint to", b" is about to be saved"),
+        b"Saving model checkpoint to",
+        b" is about to be saved",
     )
     fact_needles = (*trainer_facts.NEEDLES, CONFIG)
     fact_groups = (*trainer_facts.RANKS, trainer_facts.DEVICE)

@@ -47,25 +47,25 @@ LENGTHS = (
 )
 NEEDLES = (
     *(name.encode() for name in NAMES),
-    *(
-        b"Num examples = ",
-        b"world_size: ",
-        b"world size: ",
-        b"  world_size ....",
-        b"Num processes: ",
-        b"Num GPUs",
-    ),
+    b"Num examples = ",
+    b"world_size: ",
+    b"world size: ",
+    b"  world_size ....",
+    b"Num processes: ",
+    b"Num GPUs",
     b"dist_world_size=",
-    *(
-        b" max_length: ",
-        b'"n_positions": ',
-        b"16=True,",
-        b"rainable",
-        b"inetuning_type",
-        b"ine-tuning method",
-    ),
-    *(b"compute dtype: torch.", b"Creating FP8 configuration with"),
-    *(b"adapter", b"tuner_type", b"train_type", b"sft_type"),
+    b" max_length: ",
+    b'"n_positions": ',
+    b"16=True,",
+    b"rainable",
+    b"inetuning_type",
+    b"ine-tuning method",
+    b"compute dtype: torch.",
+    b"Creating FP8 configuration with",
+    b"adapter",
+    b"tuner_type",
+    b"train_type",
+    b"sft_type",
 )
 """Bytes of the lines with any of this."""
 _EXAMPLES = re.compile(r"\bNum examples = ([\d,]{1,19})")

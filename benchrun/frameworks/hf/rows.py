@@ -18,12 +18,25 @@ RATES = ("trained_tokens_per_s_per_gpu",)
 BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
-    **{"bars": "q", "step": "q", "line": "I"},
+    "bars": "q",
+    "step": "q",
+    "line": "I",
     **dict.fromkeys(
-        ("clock_s", "step_time_s", "epoch", "loss", "grad_norm", "tokens_seen", *QUANTITIES), "d"
-    ),
-    **dict.fromkeys(
-        ("mean_s", "tokens_per_s_per_gpu", "mean_tokens_per_s", "learning_rate", *RATES), "d"
+        (
+            "clock_s",
+            "step_time_s",
+            "epoch",
+            "loss",
+            "grad_norm",
+            "tokens_seen",
+            *QUANTITIES,
+            "mean_s",
+            "tokens_per_s_per_gpu",
+            "mean_tokens_per_s",
+            "learning_rate",
+            *RATES,
+        ),
+        "d",
     ),
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` and

@@ -68,12 +68,11 @@ SAME_TIME = 0.02
 LAST_DIGIT_S = 0.01
 
 LAYOUT = {
-    **{
-        "tensor_model_parallel_size": "tp",
-        "pipeline_model_parallel_size": "pp",
-        "context_parallel_size": "cp",
-    },
-    **{"virtual_pipeline_model_parallel_size": "vp", "expert_model_parallel_size": "ep"},
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "context_parallel_size": "cp",
+    "virtual_pipeline_model_parallel_size": "vp",
+    "expert_model_parallel_size": "ep",
 }
 """Megatron-core's names of the degrees, in every framework on it."""
 _ARGUMENTS = {
@@ -101,9 +100,13 @@ _ARGUMENTS = {
     "num_key_value_heads": "num_query_groups",
     "topk": "topk",
     # GPT-NeoX
-    **{"train_batch_size": "gbs", "global_num_gpus": "num_gpus", "pipe_parallel_size": "pp"},
-    **{"num_kv_heads": "num_query_groups", "intermediate_size": "ffn_hidden_size"},
-    **{"moe_num_experts": "num_experts", "moe_top_k": "topk"},
+    "train_batch_size": "gbs",
+    "global_num_gpus": "num_gpus",
+    "pipe_parallel_size": "pp",
+    "num_kv_heads": "num_query_groups",
+    "intermediate_size": "ffn_hidden_size",
+    "moe_num_experts": "num_experts",
+    "moe_top_k": "topk",
 }
 _GATES = frozenset({"swiglu", "geglu", "glu_activation", "gated_linear_unit", "quick_geglu"})
 _DENSE = 1
@@ -189,14 +192,18 @@ class Megatron(Dialect):
 
     name = "megatron-lm"
     step_needles: ClassVar[tuple[bytes, ...]] = (
-        *(b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms="),
-        *(b"[after training is done]", b"Step Time : "),
+        b"elapsed time per iteration (",
+        b"elapsed_time_per_iteration_ms=",
+        b"[after training is done]",
+        b"Step Time : ",
     )
     end_words = "[after training is done]"
     fact_needles: ClassVar[tuple[bytes, ...]] = (
         b" ..........",
         *(f"{name} {sign * 4}".ljust(11, sign).encode() for name in NAMED for sign in ". "),
-        *(b"using world size:", b"> padded vocab (size:", LORA.encode()),
+        b"using world size:",
+        b"> padded vocab (size:",
+        LORA.encode(),
     )
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
@@ -208,10 +215,16 @@ class Megatron(Dialect):
     names = _NAMES
     # The forks that also count what is recomputed print its step lines.
     printed_conventions: tuple[str, ...] = (
-        *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
+        "full",
+        "causal",
+        "full_with_recompute",
+        "full_with_recomputed_scores",
         "causal_unwindowed",
-        *("megatron_0.5", "megatron_deepspeed", "megatron_deepspeed_with_recompute"),
-        *("megatron_deepspeed_grouped", "megatron_deepspeed_grouped_with_recompute"),
+        "megatron_0.5",
+        "megatron_deepspeed",
+        "megatron_deepspeed_with_recompute",
+        "megatron_deepspeed_grouped",
+        "megatron_deepspeed_grouped_with_recompute",
     )
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = (
         re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),

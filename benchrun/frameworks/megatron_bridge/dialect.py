@@ -33,7 +33,9 @@ _SETTING = re.compile(_KEY + r"(\S.{0,800}?) +\(Mcore default: ")
 """
 _SIZE = re.compile(_KEY + r"(\d{1,15})\s*$")
 _SIZES = {
-    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "vocab_size": "vocab_size"},
+    "global_batch_size": "gbs",
+    "micro_batch_size": "mbs",
+    "vocab_size": "vocab_size",
     "sequence_length": "seq_length",  # all samples of the data are that long
 }
 _NAMES = {"num_moe_experts": "num_experts"}
@@ -45,8 +47,12 @@ describe.
 """
 _LATENT = "Non-default values (vs Mcore MLATransformerConfig)"
 _LATENT_SIZES = {
-    **{"multi_latent_attention": "True", "q_lora_rank": "512", "kv_lora_rank": "512"},
-    **{"qk_head_dim": "128", "qk_pos_emb_head_dim": "64", "v_head_dim": "128"},
+    "multi_latent_attention": "True",
+    "q_lora_rank": "512",
+    "kv_lora_rank": "512",
+    "qk_head_dim": "128",
+    "qk_pos_emb_head_dim": "64",
+    "v_head_dim": "128",
 }
 """Megatron-core's defaults of a model with latent attention."""
 _TOPK = 2
@@ -61,7 +67,9 @@ class MegatronBridge(Megatron):
     name = "megatron-bridge"
     step_needles = (b"Starting training loop at iteration", *Megatron.step_needles)
     fact_needles = (
-        *(*Megatron.fact_needles, b" (Mcore default: ", b"batches to constant "),
+        *Megatron.fact_needles,
+        b" (Mcore default: ",
+        b"batches to constant ",
         *(f"  {name}: ".encode() for name in (*_SIZES, *LAYOUT)),
         *(f"  {name}:".encode() for name in _OPTIONS),
         _LATENT.encode(),

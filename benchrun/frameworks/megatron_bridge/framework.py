@@ -29,7 +29,9 @@ under other names, never makes an attention mask of mock tokens, and whose FSDP 
 have replicas.
 """
 OVERLAPS = (
-    *("overlap_grad_reduce", "overlap_param_gather", "align_param_gather"),
+    "overlap_grad_reduce",
+    "overlap_param_gather",
+    "align_param_gather",
     "overlap_param_gather_with_optimizer_step",
 )
 """Arguments of gradients and weights that CommOverlapConfig writes over those of the
@@ -56,14 +58,12 @@ class MegatronBridge(NeMoOfCore):
     files = ("train_megatron_bridge.py",)
     options: ClassVar[tuple[str, ...]] = (
         *NeMoOfCore.options,
-        *(
-            "cuda_graphs",
-            "graph_scopes",
-            "moe_dispatcher",
-            "moe_overlap",
-            "offload_modules",
-            "switches",
-        ),
+        "cuda_graphs",
+        "graph_scopes",
+        "moe_dispatcher",
+        "moe_overlap",
+        "offload_modules",
+        "switches",
     )
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:

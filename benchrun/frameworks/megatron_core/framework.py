@@ -17,13 +17,13 @@ from benchrun.runspec.training import FP32_AT_A_TIME, Training
 from benchrun.vocabulary import GIB
 
 WITHOUT_FSDP = (
-    *(
-        "distributed_optimizer",
-        "overlap_grad_reduce",
-        "overlap_param_gather",
-        "grad_reduce_in_fp32",
-    ),
-    *("cuda_graphs", "offload_activations", "late_loss_scale"),
+    "distributed_optimizer",
+    "overlap_grad_reduce",
+    "overlap_param_gather",
+    "grad_reduce_in_fp32",
+    "cuda_graphs",
+    "offload_activations",
+    "late_loss_scale",
 )
 """Fields of ``training`` that must have their default beside FSDP."""
 

@@ -18,25 +18,29 @@ _VALUE = re.compile(r"(?<! ) {6,7}(\w{1,80}):(?: (\S.{0,600}?))?\s*$")
 """Value of ``trainer`` or ``model``, not of what is inside them."""
 _PADDED = re.compile(r"\bPadded vocab_size: (\d{1,9}),")
 _SIZES = {
-    **{
-        name: name
-        for name in ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")
-    },
-    **{name: name for name in ("num_query_groups", "kv_channels", "moe_ffn_hidden_size")},
-    **{"global_batch_size": "gbs", "micro_batch_size": "mbs", "encoder_seq_length": "seq_length"},
+    "num_layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "ffn_hidden_size": "ffn_hidden_size",
+    "num_attention_heads": "num_attention_heads",
+    "num_query_groups": "num_query_groups",
+    "kv_channels": "kv_channels",
+    "moe_ffn_hidden_size": "moe_ffn_hidden_size",
+    "global_batch_size": "gbs",
+    "micro_batch_size": "mbs",
+    "encoder_seq_length": "seq_length",
     **LAYOUT,
-    **{
-        "num_moe_experts": "num_experts",
-        "moe_router_topk": "topk",
-        "override_vocab_size": "vocab_size",
-    },
+    "num_moe_experts": "num_experts",
+    "moe_router_topk": "topk",
+    "override_vocab_size": "vocab_size",
 }
 _OPTIONS = frozenset(names(FAMILY, "part", "work"))
 _PEFT = re.compile(r" peft_scheme: (\S{1,80})\s*$")
 NEEDLES = (
     *(f"      {name}: ".encode() for name in (*_SIZES, *SWITCHES, "activation")),
     *(f"      {name}:".encode() for name in _OPTIONS),
-    *(b" train_ds:", b" peft_scheme: ", b"Padded vocab_size: "),
+    b" train_ds:",
+    b" peft_scheme: ",
+    b"Padded vocab_size: ",
 )
 
 

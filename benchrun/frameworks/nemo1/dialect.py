@@ -50,24 +50,25 @@ class Nemo1(Dialect):
 
     name = "nemo1"
     step_needles = (
-        *(
-            b"train_step_timing in s=",
-            b"reduced_train_loss=",
-            b'"train_step_tim',
-            b'{"throughput": ',
-        ),
-        *(
-            b'{"train_loss": ',
-            b'"key": "block_start"',
-            b'"key": "eval_start"',
-            b'"key": "run_start"',
-            b'"key": "run_stop"',
-        ),
+        b"train_step_timing in s=",
+        b"reduced_train_loss=",
+        b'"train_step_tim',
+        b'{"throughput": ',
+        b'{"train_loss": ',
+        b'"key": "block_start"',
+        b'"key": "eval_start"',
+        b'"key": "run_start"',
+        b'"key": "run_stop"',
     )
     fact_needles = (
-        *(b'"key": "init_start"', b'"key": "global_batch_size"', b'"key": "max_sequence_length"'),
+        b'"key": "init_start"',
+        b'"key": "global_batch_size"',
+        b'"key": "max_sequence_length"',
         b'"key": "lora_rank"',
-        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES, *NEEDLES),
+        *lightning.NEEDLES,
+        *lightning.SPREAD_NEEDLES,
+        *lightning.WORK_NEEDLES,
+        *NEEDLES,
     )
     fact_groups = lightning.FACTS
     may_skip = True

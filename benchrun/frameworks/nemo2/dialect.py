@@ -61,7 +61,9 @@ class Nemo2(Dialect):
     name = "nemo2"
     step_needles = (b"train_step_timing in s: ",)
     fact_needles = (
-        *(*lightning.NEEDLES, *lightning.SPREAD_NEEDLES, *lightning.WORK_NEEDLES),
+        *lightning.NEEDLES,
+        *lightning.SPREAD_NEEDLES,
+        *lightning.WORK_NEEDLES,
         lightning.LORA.encode(),
     )
     fact_groups = lightning.FACTS

@@ -20,16 +20,14 @@ class NeMo2(NeMoOfCore):
     # Lengthened rotary positions and Llama 4 have classes of their own there, Mamba-2
     # another model.
     features = TRANSFORMER - {
-        *(
-            "qk_l2_norm",
-            "sinks",
-            "window",
-            "no_rope",
-            "llama3_rope",
-            "yarn",
-            "clamped",
-            "expert_biases",
-        ),
+        "qk_l2_norm",
+        "sinks",
+        "window",
+        "no_rope",
+        "llama3_rope",
+        "yarn",
+        "clamped",
+        "expert_biases",
     }
     program = "train_nemo2.py"
     step_lines = ("train_step_timing in s: ",)

@@ -73,13 +73,14 @@ class NemoAutomodel(Dialect):
     name = "nemo-automodel"
     step_needles = (b" GiB | tps ", b'"tps_per_gpu": ', _VALIDATION.encode())
     fact_needles = (
-        *(
-            b"World size: ",
-            b"initializing torch distributed with",
-            b"global_batch_size: ",
-            b"local_batch_size: ",
-        ),
-        *(b"p_size: ", b"Max train steps: ", b"_peft.", b"Trainable parameters percentage: "),
+        b"World size: ",
+        b"initializing torch distributed with",
+        b"global_batch_size: ",
+        b"local_batch_size: ",
+        b"p_size: ",
+        b"Max train steps: ",
+        b"_peft.",
+        b"Trainable parameters percentage: ",
     )
     fact_groups = (
         re.compile(r"\bWorld size: (?P<num_gpus>\d{1,7})\s*$"),

@@ -61,8 +61,13 @@ class NemoRL(Rollouts):
 
     name = "nemo-rl"
     step_needles = (
-        *(b"= Step ", b"Total step time: ", b"\xe2\x80\xa2 ", b"/sec/gpu): ", b"/sec): "),
-        *(b"Starting validation at step ", b'": '),
+        b"= Step ",
+        b"Total step time: ",
+        b"\xe2\x80\xa2 ",
+        b"/sec/gpu): ",
+        b"/sec): ",
+        b"Starting validation at step ",
+        b'": ',
     )
     closing = ("=========================",)
 

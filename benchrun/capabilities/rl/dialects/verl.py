@@ -53,8 +53,11 @@ class Verl(Rollouts):
     name = "verl"
     step_needles = (b" - timing_s/", b" - timing/")
     fact_needles = (
-        *(b"Total training steps: ", b"Total steps: ", b"'total_training_steps': "),
-        *(b"n_gpus_per_node", b"nnodes"),
+        b"Total training steps: ",
+        b"Total steps: ",
+        b"'total_training_steps': ",
+        b"n_gpus_per_node",
+        b"nnodes",
     )
     fact_groups = (re.compile(r"Total (?:training )?steps: (?P<planned_steps>\d{1,15})\b"),)
 

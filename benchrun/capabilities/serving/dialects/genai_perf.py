@@ -121,14 +121,14 @@ class GenaiPerf(Console):
     name = "genai-perf"
     head_words = "LLM Metrics"
     step_needles = (
-        *(
-            b"LLM Metrics",
-            b" Metrics   ",
-            "┃".encode() + b" ",
-            "│".encode() + b" ",
-            "└───────────".encode(),
-        ),
-        *(b"Input Sequence Length", b"Output Sequence Length", b"Output Token Throughput"),
+        b"LLM Metrics",
+        b" Metrics   ",
+        "┃".encode() + b" ",
+        "│".encode() + b" ",
+        "└───────────".encode(),
+        b"Input Sequence Length",
+        b"Output Sequence Length",
+        b"Output Token Throughput",
         b" throughput (per sec): ",
     )
 

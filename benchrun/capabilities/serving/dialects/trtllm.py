@@ -43,33 +43,30 @@ class TensorRT(Console):
     name = "trtllm"
     head_words = "= WORLD + RUNTIME INFORMATION"
     step_needles = (
-        *(
-            b"= WORLD + RUNTIME INFORMATION",
-            b"= PERFORMANCE OVERVIEW",
-            b"= REQUEST DETAILS",
-            b"= DATASET DETAILS",
-        ),
-        *(
-            b" Throughput (",
-            b" Throughput [w/ ctx]",
-            b"Total Latency (ms):",
-            b"Average request latency",
-            b"[TTFT] ",
-        ),
-        *(
-            b"Average time-to-first-token",
-            b"Average time-per-output-token",
-            b"[TPOT] ",
-            b"[Latency] ",
-            RULE.encode(),
-        ),
-        *(
-            b"Number of requests:",
-            b"Number of concurrent requests:",
-            b"Average Input Length",
-            b"Average Output Length",
-        ),
-        *(b"TP Size:  ", b"PP Size:  ", b"EP Size:  ", b"TP Size:\t", b"PP Size:\t", b"EP Size:\t"),
+        b"= WORLD + RUNTIME INFORMATION",
+        b"= PERFORMANCE OVERVIEW",
+        b"= REQUEST DETAILS",
+        b"= DATASET DETAILS",
+        b" Throughput (",
+        b" Throughput [w/ ctx]",
+        b"Total Latency (ms):",
+        b"Average request latency",
+        b"[TTFT] ",
+        b"Average time-to-first-token",
+        b"Average time-per-output-token",
+        b"[TPOT] ",
+        b"[Latency] ",
+        RULE.encode(),
+        b"Number of requests:",
+        b"Number of concurrent requests:",
+        b"Average Input Length",
+        b"Average Output Length",
+        b"TP Size:  ",
+        b"PP Size:  ",
+        b"EP Size:  ",
+        b"TP Size:\t",
+        b"PP Size:\t",
+        b"EP Size:\t",
     )
 
     def __init__(self) -> None:

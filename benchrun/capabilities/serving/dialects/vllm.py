@@ -67,29 +67,24 @@ LABELS = {
 }
 HEAD = "Serving Benchmark Result"
 NEEDLES: tuple[bytes, ...] = (
-    *(
-        HEAD.encode(),
-        RULE.encode(),
-        b"num_prompts=",
-        b" (tok/s):",
-        b" (req/s):",
-        b" TTFT (ms):",
-        b" TPOT (ms):",
-    ),
-    *(
-        b" ITL (ms):",
-        b" E2EL (ms):",
-        b"Successful requests:",
-        b"Failed requests:",
-        b"Benchmark duration (s):",
-    ),
-    *(
-        b"Total input tokens:",
-        b"Total generated tokens:",
-        b"request concurrency:",
-        b"Request rate configured (RPS):",
-    ),
-    *(b"Accept length:", b"Traffic request rate:"),
+    HEAD.encode(),
+    RULE.encode(),
+    b"num_prompts=",
+    b" (tok/s):",
+    b" (req/s):",
+    b" TTFT (ms):",
+    b" TPOT (ms):",
+    b" ITL (ms):",
+    b" E2EL (ms):",
+    b"Successful requests:",
+    b"Failed requests:",
+    b"Benchmark duration (s):",
+    b"Total input tokens:",
+    b"Total generated tokens:",
+    b"request concurrency:",
+    b"Request rate configured (RPS):",
+    b"Accept length:",
+    b"Traffic request rate:",
 )
 
 
