@@ -52,14 +52,6 @@ def _swiglu_of_transformer_engine() -> None:
     fused.SwiGLUFunction = Swiglu
 
 
-def swiglu_in_use() -> str:
-    """Library whose kernel computes SwiGLU, if any does."""
-    fused = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
-    if fused.SwiGLUFunction.__module__ == fused.__name__:
-        return "torch"
-    return "transformer_engine"
-
-
 class LateScale:
     """The loss's scale (1 / tokens of a step), applied behind the logits' gradient
     instead of to it.

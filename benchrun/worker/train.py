@@ -1,6 +1,5 @@
 """The training loop of one rank."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +26,6 @@ from . import (
 )
 from .clock import StepClock
 from .data import at_positions, dataset, loader
-from .facts import in_use
 from .host import HostClock
 from .layers import chunk_positions
 
@@ -197,8 +195,6 @@ def _loop(
                     skipped=not updated,
                 )
                 log.say(line)
-                if number == 1:
-                    log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
             ranks.collect_garbage(spec, number)
     if printer:
         log.say(log.usage(spec))

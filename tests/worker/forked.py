@@ -17,6 +17,8 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, NoReturn
 
+import telling
+
 from benchrun.worker import entry
 
 LIMIT_S = 120
@@ -103,6 +105,7 @@ def become(module: str, spec: str, files: list[str], first: str, env: dict[str, 
     os.chdir(Path(spec).parent)
     sys.argv = [module, "--spec", spec]
     try:
+        telling.install()
         exec(first)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:

@@ -12,11 +12,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
+import facts  # noqa: E402
+
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipes.resolve import resolve  # noqa: E402
 from benchrun.recipes.select import Request  # noqa: E402
 from benchrun.runspec.training import Optimizer  # noqa: E402
-from benchrun.worker import build, facts, log, ranks, te  # noqa: E402
+from benchrun.worker import build, log, ranks, te  # noqa: E402
 
 
 def case(dtype: Any) -> tuple[Any, Any, Any, Any]:

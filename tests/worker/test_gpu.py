@@ -112,6 +112,7 @@ LAYOUTS: dict[str, Wanted] = {
     "ep2-fp8": ("mixtral", "fp8", {}, {"ep": 2}),
 }
 ROOT = Path(__file__).parents[2]
+TELLING = Path(__file__).with_name("telling.py")
 TWO = torch.cuda.device_count() > 1
 
 
@@ -157,7 +158,7 @@ def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:
     path = folder / name / "spec.json"
     path.parent.mkdir()
     path.write_text(wanted.model_dump_json())
-    command = [sys.executable, "-m", "benchrun.worker", "--spec", str(path)]
+    command = [sys.executable, str(TELLING), "--spec", str(path)]
     if wanted.num_gpus > 1:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted.num_gpus}"]
         command[1:1] = launcher

@@ -1,6 +1,7 @@
 """Settings that are really in use, read from the model and the optimizer after the
 first step."""
 
+import importlib
 import inspect
 import sys
 from collections import Counter
@@ -10,8 +11,8 @@ import torch
 from megatron.core.optimizer import clip_grads
 from megatron.core.transformer.transformer_block import TransformerBlock
 
-from . import kernels, te
-from .build import parts
+from benchrun.worker import kernels, te
+from benchrun.worker.build import parts
 
 # Attributes of megatron.core's layers that recompute -> the names in a recipe.
 RECOMPUTED = {
@@ -41,7 +42,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,
         "output_layer_gradient": _output_layer_gradient(modules),
-        "swiglu": kernels.swiglu_in_use(),
+        "swiglu": _swiglu(),
         "late_loss_scale": any(map(_scales_late, modules)),
         "graphed_modules": sum(hasattr(module, "cudagraph_manager") for module in modules),
     }
@@ -98,6 +99,14 @@ def _layers(modules: list[Any]) -> dict[str, Any]:
         "tp_comm_overlap": sum(map(_overlaps, modules)),
         "cp_comm": sorted(cp_comm),
     }
+
+
+def _swiglu() -> str:
+    """Library whose kernel computes SwiGLU, if any does."""
+    fused = importlib.import_module("megatron.core.fusions.fused_bias_swiglu")
+    if fused.SwiGLUFunction.__module__ == fused.__name__:
+        return "torch"
+    return "transformer_engine"
 
 
 def _scales_late(module: Any) -> bool:
