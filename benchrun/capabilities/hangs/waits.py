@@ -128,10 +128,16 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
     turns = {rank: new_turns(dump, since_ns, records) for rank, dump in records.dumps.items()}
     made = Counter(turn for each in turns.values() for turn in each)
     strayed = set()
-    for rank in ranks:
-        if any(2 * made[turn] <= len(turns) for turn in turns[rank]):
+    shared = set(made)
+    for rank, each in turns.items():
+        rare = {turn for turn in each if 2 * made[turn] <= len(turns)}
+        if rare:
             strayed.add(rank)
-    return strayed if strayed and strayed != ranks else _minority(ranks, found, records)
+            shared &= rare
+    # Ranks that each did something else began something new, such as an evaluation.
+    if strayed and shared and strayed < ranks:
+        return strayed
+    return _minority(ranks, found, records)
 
 
 def _since(ranks: set[int], found: dict[int, Wait], records: Records) -> int:

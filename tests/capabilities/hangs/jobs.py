@@ -153,10 +153,10 @@ Transfers = list[tuple[str, int]]
 """Transfers of one call: ``send`` or ``recv``, and the other stage. A collective of all stages has none."""
 
 
-def stage_program(stage: int, stages: int, batches: int) -> list[Transfers]:
-    """Calls of a step of one forward, one backward, as Megatron makes them."""
+def stage_program(stage: int, stages: int, batches: int, *, evaluates: bool = False) -> list[Transfers]:
+    """Calls of a step of one forward, one backward, as Megatron makes them; an evaluation has no backward."""
     before, after = stage - 1, stage + 1
-    ahead = min(stages - after, batches)
+    ahead = batches if evaluates else min(stages - after, batches)
     calls: list[Transfers] = []
     for _ in range(ahead):
         calls += [[("recv", before)], [("send", after)]]
@@ -165,7 +165,7 @@ def stage_program(stage: int, stages: int, batches: int) -> list[Transfers]:
     for batch in range(ahead, batches):
         last = batch + 1 == batches
         calls += [[("send", after), ("recv", after)], [("send", before), ("recv", before)][: 1 if last else 2]]
-    for _ in range(ahead):
+    for _ in range(0 if evaluates else ahead):
         calls += [[("recv", after)], [("send", before)]]
     real = [[each for each in call if 0 <= each[1] < stages] for call in calls]
     return [*filter(None, real), [], []]

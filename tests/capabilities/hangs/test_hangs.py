@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -217,11 +218,13 @@ STEPS = 4
 """Steps of a pipeline."""
 
 
-def planted_transfer(seed: int, folder: Path) -> tuple[str, int]:
+def planted_transfer(seed: int, folder: Path, evaluation: int | None = None) -> tuple[str, int]:
     """Write a pipeline of which a stage stops, leaves a transfer out, or makes one too many in a late step."""
     chance = random.Random(seed)
     stages, batches = chance.choice([2, 2, 3, 4]), chance.choice([1, 2, 4, 8])
-    programs = [stage_program(number, stages, batches) * STEPS for number in range(stages)]
+    programs: list[list[Any]] = [[] for _ in range(stages)]
+    for number, step in product(range(stages), range(STEPS)):
+        programs[number] += stage_program(number, stages, batches, evaluates=step == evaluation)
     guilty = chance.randrange(stages)
     program = programs[guilty]
     last = range(len(program) // 2, len(program))
@@ -253,6 +256,19 @@ def test_the_stage_whose_transfers_differ_from_its_own_steps_before(tmp_path: Pa
         assert hang.ranks in ([], [guilty]), (seed, fault, guilty, hang)
         named += hang.ranks == [guilty]
     assert named >= 90
+
+
+def test_stages_that_begin_something_new_are_not_named_together(tmp_path: Path) -> None:
+    """The fault is in their first evaluation, or after it."""
+    named = 0
+    for seed in range(100, 200):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        fault, guilty = planted_transfer(seed, folder, 1)
+        hang = found(folder)
+        assert len(hang.ranks) <= 1, (seed, fault, guilty, hang)
+        named += hang.ranks == [guilty]
+    assert named >= 60
 
 
 def test_without_the_steps_before_nobody_is_named_for_a_transfer(tmp_path: Path) -> None:
