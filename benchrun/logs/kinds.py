@@ -12,7 +12,9 @@ The columns of kinds.csv:
 - ``node``: ``yes`` if a node causes it, whatever it runs.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from benchrun.paths import table
 
@@ -94,3 +96,13 @@ a NOTE.
 def kind_of(name: str) -> Kind:
     """The facts of the kind ``name``."""
     return KINDS.get(name, NOTE)
+
+
+def blaming_node(problems: Iterable[Any]) -> list[Any]:
+    """The problems that a node causes, whatever it runs; each may name it as ``host``."""
+    return [problem for problem in problems if kind_of(problem.kind).node]
+
+
+def short_name(host: str) -> str:
+    """A node's name without its domain."""
+    return host.partition(".")[0]

@@ -127,7 +127,7 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
     points: dict[tuple[Any, ...], dict[str, list[ValidRun]]] = {}
     for run in runs:
         if run.metrics.step_time_s:
-            points.setdefault(_point(run.spec), {}).setdefault(run.spec.framework, []).append(run)
+            points.setdefault(point_of(run.spec), {}).setdefault(run.spec.framework, []).append(run)
     rows = []
     for point, by_framework in points.items():
         if len(by_framework) < 2:
@@ -211,7 +211,7 @@ def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
     points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
     for spec, each in runs:
         if spec.reads_files and each:
-            points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[
+            points.setdefault((*point_of(spec), spec.data_set, spec.training.steps), {})[
                 spec.framework
             ] = each
     rows = []
@@ -237,7 +237,8 @@ def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
     return found
 
 
-def _point(spec: TrainingSpec) -> tuple[Any, ...]:
+def point_of(spec: TrainingSpec) -> tuple[Any, ...]:
+    """What runs of several frameworks have in common, to stand side by side."""
     return (
         proxy(spec),
         spec.gpu,

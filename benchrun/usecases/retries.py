@@ -11,7 +11,7 @@ from benchrun.jobs.endings import AGAIN, Ending
 from benchrun.jobs.exclude import without_nodes
 from benchrun.jobs.launcher import observe
 from benchrun.jobs.slurm_nodes import expanded, unusable_nodes
-from benchrun.logs.kinds import kind_of
+from benchrun.logs.kinds import blaming_node, short_name
 from benchrun.rundir.folder import RunDir
 
 from .jobs import end_of
@@ -39,10 +39,10 @@ def retry_cause(run: RunDir) -> Retry | None:
     if ending is Ending.PREEMPTED:
         return Retry(f"{run.run_id} was preempted", ())
     problems = parse_log(*run.logs).problems if run.logs else ()
-    own = [problem for problem in problems if kind_of(problem.kind).node]
+    own = blaming_node(problems)
     if AGAIN[ending] != "always" and (AGAIN[ending] != "maybe" or not own):
         return None
-    nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
+    nodes = _failed_nodes(run, {short_name(problem.host) for problem in own if problem.host})
     what = own[0].kind if own else ending.value
     where = ""
     if nodes:
@@ -58,7 +58,7 @@ def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
     names = str(state.get("nodes") or "")
     try:
         failed = {*named, *unusable_nodes(names)}
-        return tuple(node for node in expanded(names) if {node, node.partition(".")[0]} & failed)
+        return tuple(node for node in expanded(names) if {node, short_name(node)} & failed)
     except MachineError:
         return ()
 

@@ -15,6 +15,7 @@ from benchrun.show.readable import point_labels
 from benchrun.show.section import Section
 
 from .charts import data_of
+from .findings import findings
 from .parts import HERE, document, escape, kind_of, section_html, table_html, verdict_html
 from .run import TITLES, axis_svg, evidence_of, explanation_of, row, section
 from .sections import sections, summary
@@ -66,7 +67,8 @@ def page(
         parts.append(f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>")
         parts += map(table_html, lead.tables)
     if only := ONLY.get(by):
-        shown = [part for part in sections(report) if part.identity == only]
+        found = findings(report.results, history=False)
+        shown = [part for part in sections(report, found) if part.identity == only]
         for part in shown:
             parts += section_html(part)
         if not shown:
@@ -78,13 +80,14 @@ def page(
     explained = list(map(explanation_of, known))
     names = _names(report.results)
     order = sorted(range(len(names)), key=lambda index: _urgency(report.results[index]))
-    for part in summary(report, explained, history=history):
+    found = findings(report.results, explained, history=history)
+    for part in summary(report, found):
         parts += section_html(part, FIRST_ROWS)
     if not order:
         return document(title, [*parts, "<p>no runs</p>"])
     parts += _runs(report, names, order)
     parts.append('<div class="more">')
-    for part in sections(report, known):
+    for part in sections(report, found, known):
         parts += section_html(part)
     parts += [*map(_sentence, report.ratios), '</div><section id="each"><h2>Each run</h2>']
     number = len(order)

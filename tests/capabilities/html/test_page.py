@@ -13,10 +13,12 @@ from benchrun.capabilities.explain.model import Cause, Explanation
 from benchrun.capabilities.history.series import history_of
 from benchrun.capabilities.html import page as page_module
 from benchrun.capabilities.html.charts import _coded, data_of
+from benchrun.capabilities.html.findings import changes_of, changes_table, failures_table, findings, nodes_table
 from benchrun.capabilities.html.page import made_now, page
 from benchrun.capabilities.html.run import evidence_of, explanation_of, folded, place, section
-from benchrun.capabilities.html.sections import changes_table, nodes_table, sections
+from benchrun.capabilities.html.sections import sections
 from benchrun.judge.verdict import RunResult
+from benchrun.measure.model import ProblemEntry
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.model import ReportModel, report_model
 from benchrun.show.plot import Plot, Series
@@ -165,8 +167,9 @@ def test_a_slow_node_stands_first_with_its_interval(training: RunResult) -> None
         node = f"node{day % 4:02d}"
         runs.append(result_on(node, day, (1.06 if node == "node02" else 1.0) + 0.002 * (day % 3), training))
     cause = Cause.model_construct(cause="slow_node", kind="fault", host="node02", seconds=0.06)
-    explained = [Explanation.model_construct(causes=[cause]), None]
-    table = nodes_table(runs, explained)
+    explained = [None] * len(runs)
+    explained[2] = Explanation.model_construct(causes=[cause])
+    table = nodes_table(findings(runs, explained))
     first, *others = table.records()
     assert (first["node"], first["runs"], first["runs that blame it"]) == ("node02", 6, 1)
     low, high = map(float, first["interval %"].split(" to "))
@@ -182,11 +185,62 @@ def test_a_node_is_slow_since_the_day_that_its_runs_show(training: RunResult) ->
         slow = 1.07 if node == "node02" and day >= 22 else 1.0
         runs.append(result_on(node, day, late * slow + 0.002 * (day % 3), training))
     lost = [replace(run, metrics=None, ending="failed") for run in runs[1:10:4]]
-    first, second, *others = nodes_table([*runs, *lost], []).records()
+    first, second, *others = nodes_table(findings([*runs, *lost])).records()
     assert (first["node"], first["since"]) == ("node02", "2026-10-23")
     assert 6 < float(first["interval %"].split(" to ")[0]) <= 7
     assert (second["node"], second["failed runs"]) == ("node01", 3)
     assert not any(other["since"] or other["failed runs"] for other in others)
+
+
+def test_a_node_that_is_slow_blames_no_other_and_leaves_a_change_as_it_is(training: RunResult) -> None:
+    runs = []
+    for day in range(48):
+        hosts = [f"node{day % 4:02d}", f"node{4 + day % 3:02d}"]
+        step_s = 1.0 + 0.001 * (day % 3)
+        driver = "570"
+        if day >= 24:
+            step_s *= 1.033
+            driver = "580"
+        if "node02" in hosts and day >= 12:
+            step_s *= 1.07
+        nodes = [{"host": host, "driver": driver} for host in hosts]
+        runs.append(replace(result_on(hosts[0], day, step_s, training), environment={"nodes": nodes}))
+    found = findings(runs)
+    assert [(host, speed.since.day) for host, speed in found.slow.items()] == [("node02", 15)]
+    (change,) = found.changes
+    assert change.size.percent == pytest.approx(3.3, abs=0.2) and change.with_it == "driver 570 -> 580"
+    held_up = {run.run_id for run in runs if run.environment["nodes"][0]["host"] == "node02" and run.launched.day > 14}
+    assert not held_up & {run.run_id for run in found.healthy}
+    assert {run.environment["nodes"][0]["driver"] for run in found.alike} == {"580"}
+    assert found.left_out.count("Left out") == 2 and "node02" in found.on_slow
+
+
+def test_frameworks_are_compared_with_the_driver_that_both_had(training: RunResult) -> None:
+    runs = []
+    for day, (name, driver) in enumerate([("nemo2", "570"), ("megatron-core", "570"), ("nemo2", "580")]):
+        spec = training.spec.model_copy(update={"framework": name})
+        environment = {"nodes": [{"host": "node01", "driver": driver}]}
+        runs.append(replace(result_on("node01", day, 1.0, training), spec=spec, environment=environment))
+    assert findings(runs).alike == runs[:2]
+    assert findings(runs[1:]).alike == runs[1:]
+
+
+def test_a_node_is_blamed_by_the_lines_of_logs_that_name_it(training: RunResult) -> None:
+    problem = ProblemEntry(kind="xid", line=7, detail="Xid 79", host="node03.site.example")
+    lost = training.metrics.model_copy(update={"fatal": problem, "problems": (problem,)})
+    runs = []
+    for day in range(4):
+        run = result_on("node01", day, 1.0, training)
+        nodes = {"nodes": [{"host": "node01"}, {"host": "node03"}]}
+        runs.append(replace(run, environment=nodes, metrics=lost, ending="failed"))
+    runs.append(replace(result_on("node02", 9, 1.0, training), ending="timeout"))
+    found = findings(runs)
+    first = nodes_table(found).records()[0]
+    assert (first["node"], first["failed runs"], first["runs that blame it"]) == ("node03", 4, 4)
+    xid, late = failures_table(found).records()
+    assert (xid["failure"], xid["runs"], xid["nodes"], xid["last seen"]) == ("xid", 4, "node03", "2026-10-04")
+    assert "without node03" in xid["what to do"]
+    assert (late["failure"], late["nodes"]) == ("timeout", "node02") and "the same" in late["what to do"]
 
 
 def test_repeats_are_one_point_with_the_interval_of_their_ratios(few: ReportModel) -> None:
@@ -223,7 +277,7 @@ def test_many_nodes_are_written_as_slurm_does(hosts: list[str], text: str) -> No
 def test_a_change_is_told_from_repeats_with_what_changed(training: RunResult) -> None:
     before = [result_on("node01", day, 1.0 + 0.005 * day, training) for day in range(3)]
     for step_s, found in ((1.012, 0), (1.08, 1), (0.9, 1)):
-        table = changes_table(history_of([*before, result_on("node02", 30, step_s, training)]).series)
+        table = changes_table(changes_of(history_of([*before, result_on("node02", 30, step_s, training)]).series))
         assert len(table.rows) == found
     (row,) = table.records()
     assert (row["after"], row["step longer by %"]) == ("2026-10-31", "-10.4")
@@ -232,7 +286,7 @@ def test_a_change_is_told_from_repeats_with_what_changed(training: RunResult) ->
 
 def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> None:
     pytest.importorskip("matplotlib")
-    (found,) = [each for each in sections(scaling_study) if each.identity == "scaling"]
+    (found,) = [each for each in sections(scaling_study, findings(())) if each.identity == "scaling"]
     assert {figure.title.split()[0] for figure in found.plots} == {"Weak", "Strong"}
     for figure in found.plots:
         measured, predicted, expected = figure.series
@@ -247,7 +301,7 @@ def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> N
 
 
 def test_two_runs_stand_side_by_side(two: ReportModel) -> None:
-    found = next(sections(two, list(map(evidence_of, two.results))))
+    found = next(sections(two, findings(two.results), list(map(evidence_of, two.results))))
     assert found.identity == "beside" and all(run.run_id in found.text for run in two.results)
     assert [table.titles[0] for table in found.tables] == ["part", "differs"]
 
