@@ -62,15 +62,6 @@ class Pair:
                 others.append(each)
         return ", ".join(others) or "nothing else that is stated"
 
-    @property
-    def same_batch_per_gpu(self) -> bool:
-        """True if a GPU has as many sequences in a step as in the published run."""
-        key = self.near.entry.key
-        spec = self.spec
-        if key.gbs is None or key.num_gpus is None:
-            return False
-        return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
-
 
 def pairs(
     points: Sequence[tuple[str, Sequence[ValidRun]]], published: Sequence[Reference]

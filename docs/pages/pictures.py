@@ -135,7 +135,7 @@ def headline_pairs(published: Sequence[Pair]) -> list[Pair]:
 
     Points that differ in their number of steps alone count as one.
     """
-    alike = [pair for pair in published if not pair.spec.proxy and pair.same_batch_per_gpu]
+    alike = [pair for pair in published if not pair.spec.proxy and _same_batch_per_gpu(pair)]
     joined = []
     for same in grouped(alike, lambda pair: (pair.spec.recipe, pair.spec.step_identity())):
         rates = tuple(rate for pair in same for rate in pair.rates)
@@ -145,6 +145,14 @@ def headline_pairs(published: Sequence[Pair]) -> list[Pair]:
         for same in grouped(joined, lambda pair: (pair.spec.recipe, pair.spec.precision))
     ]
     return sorted(chosen, key=lambda pair: -pair.tokens_per_s_per_gpu)
+
+
+def _same_batch_per_gpu(pair: Pair) -> bool:
+    """Whether a GPU has as many sequences in a step as in the published run."""
+    key, spec = pair.near.entry.key, pair.spec
+    if key.gbs is None or key.num_gpus is None:
+        return False
+    return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
 
 
 def published_plot(listed: Sequence[Pair]) -> Plot | None:

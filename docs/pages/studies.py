@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchrun.capabilities.studies.plot import study_plots
 from benchrun.capabilities.studies.resolved import ResolvedStudy
-from benchrun.capabilities.studies.result import StudyResult, result
+from benchrun.capabilities.studies.result import PointResult, StudyResult, result
 from benchrun.capabilities.studies.schedule import Attempt, PointState
 from benchrun.capabilities.studies.usecase import plan_study
-from benchrun.capabilities.studies.view import measured_table, remarks, sentences, setting
+from benchrun.capabilities.studies.view import NAMES, factors, remarks, sentences, setting
 from benchrun.jobs.endings import Ending
 from benchrun.judge.measured import MeasuredRun
 from benchrun.judge.verdict import RunResult
@@ -98,9 +98,40 @@ def _on_gpu(gpu: str, study: StudyResult, numbers: list[Metrics]) -> str:
         f"![Bar charts: tokens/s/GPU and peak memory of each point on {gpu}](images/{image})\n\n"
     )
     points = [f"- {line}\n" for line in (*sentences(study), *remarks(study))]
-    return (
-        f"{head}{plots}{markdown(measured_table(study))}\n{''.join(points)}{_parts(study, numbers)}"
+    return f"{head}{plots}{markdown(_measured_table(study))}\n{''.join(points)}{_parts(study, numbers)}"
+
+
+def _measured_table(study: StudyResult) -> Table:
+    """Table for readers: factors, what was measured and the ratio with its interval,
+    without the state of the runs.
+    """
+    stated = set().union(*(point.settings for point in study.points))
+    columns = [name for name in study.columns if name in stated]
+    metrics = []
+    for name, metric in NAMES.items():
+        if any(point.metrics.get(name) is not None for point in study.points):
+            metrics.append(metric)
+    titles = (
+        *columns,
+        "runs",
+        *(metric.title or metric.key for metric in metrics),
+        "ratio (95 % interval)",
     )
+    rows = []
+    for point in study.points:
+        texts = [metric.text(point.metrics.get(metric.key), "") for metric in metrics]
+        rows.append((*factors(point, columns), point.measured, *texts, _interval(point)))
+    return Table(titles, rows)
+
+
+def _interval(point: PointResult) -> str:
+    """The ratio to the baseline, as far as it is known."""
+    ratio = point.ratio
+    if ratio is None:
+        return ""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 def _range(values: Iterable[int]) -> str:

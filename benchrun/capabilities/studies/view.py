@@ -57,39 +57,6 @@ def factors(
     return found
 
 
-def measured_table(study: StudyResult) -> Table:
-    """Table for readers: factors, what was measured and the ratio with its interval,
-    without the state of the runs.
-    """
-    stated = set().union(*(point.settings for point in study.points))
-    columns = [name for name in study.columns if name in stated]
-    metrics = []
-    for name, metric in NAMES.items():
-        if any(point.metrics.get(name) is not None for point in study.points):
-            metrics.append(metric)
-    titles = (
-        *columns,
-        "runs",
-        *(metric.title or metric.key for metric in metrics),
-        "ratio (95 % interval)",
-    )
-    rows = []
-    for point in study.points:
-        texts = [metric.text(point.metrics.get(metric.key), "") for metric in metrics]
-        rows.append((*factors(point, columns), point.measured, *texts, _interval(point)))
-    return Table(titles, rows)
-
-
-def _interval(point: PointResult) -> str:
-    """The ratio to the baseline, as far as it is known."""
-    ratio = point.ratio
-    if ratio is None:
-        return ""
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.3f}"
-    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-
-
 def setting(value: Any) -> str:
     """A value of a factor as text."""
     if isinstance(value, str):
