@@ -19,6 +19,7 @@ from .findings import findings
 from .parts import HERE, document, escape, kind_of, section_html, table_html, verdict_html
 from .run import TITLES, axis_svg, evidence_of, explanation_of, row, section
 from .sections import sections, summary
+from .todo import todo, todo_html
 
 BRIEF = 150
 """Runs from which on small parts of a step are left out, so that 500 runs stay below
@@ -81,10 +82,11 @@ def page(
     names = _names(report.results)
     order = sorted(range(len(names)), key=lambda index: _urgency(report.results[index]))
     found = findings(report.results, explained, history=history)
-    for part in summary(report, found):
-        parts += section_html(part, FIRST_ROWS)
     if not order:
         return document(title, [*parts, "<p>no runs</p>"])
+    parts += todo_html(todo(found))
+    for part in summary(report, found):
+        parts += section_html(part, FIRST_ROWS)
     parts += _runs(report, names, order)
     parts.append('<div class="more">')
     for part in sections(report, found, known):

@@ -17,6 +17,7 @@ from benchrun.capabilities.html.findings import changes_of, changes_table, failu
 from benchrun.capabilities.html.page import made_now, page
 from benchrun.capabilities.html.run import evidence_of, explanation_of, folded, place, section
 from benchrun.capabilities.html.sections import sections
+from benchrun.capabilities.html.todo import todo
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import ProblemEntry
 from benchrun.runspec.spec import TrainingSpec
@@ -241,6 +242,40 @@ def test_a_node_is_blamed_by_the_lines_of_logs_that_name_it(training: RunResult)
     assert (xid["failure"], xid["runs"], xid["nodes"], xid["last seen"]) == ("xid", 4, "node03", "2026-10-04")
     assert "without node03" in xid["what to do"]
     assert (late["failure"], late["nodes"]) == ("timeout", "node02") and "the same" in late["what to do"]
+
+
+def test_what_to_do_stands_first_the_costliest_first_and_is_shown_below(few: ReportModel) -> None:
+    like = next(run for run in few.results if run.verdict and run.verdict.ratio)
+    fast = like.verdict.model_copy(update={"verdict": "pass"})
+    runs = []
+    for day in range(24):
+        node = f"node{day % 4:02d}"
+        step_s = (1.06 if node == "node02" else 1.0) + 0.002 * (day % 3)
+        runs.append(replace(result_on(node, day, step_s, like), verdict=fast))
+    assert "Nothing needs doing" in page(report_model(runs[:2]))
+    late = replace(result_on("node01", 30, 1.0, like), verdict=fast, ending="timeout")
+    entries = todo(findings([*runs, *[late] * 20]))
+    assert [entry.evidence for entry in entries] == ["failures", "nodes"]
+    assert entries[0].gpu_hours > entries[1].gpu_hours > 0
+    assert "node02" in entries[1].text and "timeout" in entries[0].text
+    slow = replace(result_on("node01", 31, 1.0, like), verdict=like.verdict.model_copy(update={"verdict": "slow"}))
+    assert [entry.command for entry in todo(findings([slow]))] == [f"benchrun explain {slow.run_id}"]
+    text = page(report_model([*runs, late, slow]))
+    assert text.index('id="todo"') < text.index('id="nodes"')
+    for anchor in re.findall(r'\(<a href="#(\w+)">', text):
+        assert f'<section id="{anchor}">' in text
+
+
+def test_a_driver_that_made_points_slower_is_one_thing_to_do(training: RunResult) -> None:
+    runs = []
+    for day in range(6):
+        driver = {"nodes": [{"host": "node01", "driver": "580" if day == 5 else "570"}]}
+        for spec in (training.spec, other_batch(training.spec)):
+            run = result_on("node01", day, 1.06 if day == 5 else 1.0, training)
+            runs.append(replace(run, run_id=f"{run.run_id}{spec.gbs}", spec=spec, environment=driver, verdict=None))
+    (entry,) = todo(findings(runs))
+    assert "2 points became slower" in entry.text and "driver 570 -> 580" in entry.text
+    assert entry.command.startswith("benchrun diff ")
 
 
 def test_repeats_are_one_point_with_the_interval_of_their_ratios(few: ReportModel) -> None:
