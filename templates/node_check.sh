@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a job finds on a node, for benchrun doctor: lines of a key, a tab and a value. Before each part the key "begun"
 # names it, so that one that hangs is known.
-#   node_check.sh PYTHON SETUP [path=PATH | program=NAME]...
+#   node_check.sh PYTHON SETUP [path=PATH | program=NAME | image=NAME]...  (images after the program that has them)
 say() { printf '%s\t%s\n' "$1" "$2"; }
 say begun "a node"
 say host "$(uname -n)"
@@ -42,9 +42,15 @@ for item; do
     case $name in
       docker | podman)
         say begun "$name"
-        answer=$("$name" info 2>&1) || say silent "${answer##*$'\n'}"
+        if answer=$("$name" info 2>&1); then engine=$name; else say silent "${answer##*$'\n'}"; fi
         ;;
     esac
+  fi
+  name=${item#image=}
+  if [ "$name" != "$item" ] && [ -n "${engine:-}" ]; then
+    say begun "$name"
+    "$engine" image inspect "$name" >/dev/null 2>&1 || timeout 10 "$engine" manifest inspect "$name" >/dev/null 2>&1 ||
+      say "no image" "$name"
   fi
 done
 say end yes

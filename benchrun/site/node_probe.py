@@ -65,6 +65,7 @@ def node_checks(site: Cluster, wait_s: int) -> Iterator[Check]:
     asked = [
         *(f"path={path}" for path in files(site)),
         *(f"program={name}" for name in programs(site)),
+        *(f"image={name}" for name in registry_images(site)),
     ]
     words = (site.python, "\n".join(site.setup), *asked)
     try:
@@ -95,7 +96,8 @@ def _hung(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
     if "end" not in facts:
         part = facts["begun"][-1]
         detail = f"{part} gives no answer on {facts['host'][0]}: a job would hang there"
-        yield Check(files(site).get(part, part), "fault", detail, exit_code=Exit.MACHINE)
+        key = {**files(site), **registry_images(site)}.get(part, part)
+        yield Check(key, "fault", detail, exit_code=Exit.MACHINE)
 
 
 def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
@@ -112,11 +114,7 @@ def _environment(facts: dict[str, list[str]]) -> Iterator[Check]:
 
 def files(site: Cluster) -> dict[str, str]:
     """Path that must exist on a node -> key of the site file."""
-    images = {}
-    for name, image in site.container.images.items():
-        images[f"container.images.{name}"] = image
-    images |= {"container.image": site.container.image} if site.container.image else {}
-    named = {image: key for key, image in images.items() if image.startswith("/")}
+    named = {image: key for image, key in _images(site).items() if image.startswith("/")}
     named |= {mount.split(":")[0]: "container.mounts" for mount in site.container.mounts}
     if site.container.runtime == "none":
         for name, installed in site.frameworks.items():
@@ -128,6 +126,25 @@ def files(site: Cluster) -> dict[str, str]:
             if installed.python and installed.python.startswith("/"):
                 named[installed.python] = f"frameworks.{name}.python"
     return named
+
+
+def _images(site: Cluster) -> dict[str, str]:
+    """Image -> key of the site file."""
+    named = {}
+    for name, image in site.container.images.items():
+        named[image] = f"container.images.{name}"
+    if site.container.image:
+        named[site.container.image] = "container.image"
+    return named
+
+
+def registry_images(site: Cluster) -> dict[str, str]:
+    """Name of an image that a daemon of the node has, or takes from a registry -> key of
+    the site file.
+    """
+    if site.container.runtime not in ("docker", "podman"):
+        return {}
+    return {image: key for image, key in _images(site).items() if not image.startswith("/")}
 
 
 def programs(site: Cluster) -> list[str]:
@@ -182,6 +199,10 @@ def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
         else:
             hint = "another container.runtime, or its module in setup"
             yield fault("container.runtime", f"{facts['host'][0]} has no {name}", hint)
+    for image in facts.get("no image", ()):
+        detail = f"{facts['host'][0]} has no image {image}, and its registry does not give it"
+        hint = f"{site.container.runtime} pull {image} there says why"
+        yield fault(registry_images(site)[image], detail, hint)
     if site.container.runtime == "none":
         version = facts.get("python", [None])[0]
         if version is None:

@@ -197,6 +197,20 @@ class TestScript:
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         assert self.found({"container": {"runtime": "docker"}}, tmp_path, monkeypatch) == keys
 
+    @pytest.mark.parametrize(
+        ("known", "keys"),
+        [("image", []), ("manifest", []), ("nothing", ["container.image", "container.images.nemo2"])],
+    )
+    def test_an_image_that_neither_the_daemon_nor_the_registry_has(
+        self, known: str, keys: list[str], tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n[ $1 = info ] || [ $1 = {known} ]\n")
+        (tmp_path / "docker").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        images = {"image": "registry.example/nemo:1", "images": {"nemo2": "registry.example/nemo:2"}}
+        container = {"runtime": "docker", "mounts": [], **images}
+        assert sorted(self.found({"container": container}, tmp_path, monkeypatch)) == keys
+
 
 def written_text(of: Survey, runtime: str = "pyxis", partition: str | None = None, gpu: str | None = None) -> str:
     return sitefile.site_text(of, runtime, sitefile.chosen(of, partition), gpu)
