@@ -28,6 +28,7 @@ from benchrun.capabilities.nodes.usecase import nodes_check as nodes_check
 from benchrun.capabilities.nodes.usecase import store_fleet as store_fleet
 from benchrun.capabilities.predict.budget import Budget as Budget
 from benchrun.capabilities.predict.prediction import Calibration as Calibration
+from benchrun.capabilities.predict.prediction import predicted_table as predicted_table
 from benchrun.capabilities.predict.registry import held as held
 from benchrun.capabilities.predict.registry import register as register
 from benchrun.capabilities.predict.registry import registered as registered
@@ -37,7 +38,6 @@ from benchrun.capabilities.predict.usecase import Predicted as Predicted
 from benchrun.capabilities.predict.usecase import calibrated as calibrated
 from benchrun.capabilities.predict.usecase import predicted as predicted
 from benchrun.capabilities.predict.usecase import predicted_curve as predicted_curve
-from benchrun.capabilities.predict.usecase import predicted_table as predicted_table
 from benchrun.capabilities.studies.resolved import ResolvedStudy as ResolvedStudy
 from benchrun.capabilities.studies.result import StudyResult as StudyResult
 from benchrun.capabilities.studies.tuning import plan_tuning as plan_tuning

@@ -5,7 +5,6 @@ same GPUs.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
-from statistics import median
 from typing import Any, NamedTuple
 
 from benchrun.frameworks.registry import framework
@@ -199,42 +198,6 @@ def _reasons(parts: Sequence[Mapping[str, float]]) -> Iterator[tuple[str | None,
 
 def _seconds(parts: Iterable[tuple[str, float]]) -> str | None:
     return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in parts if seconds) or None
-
-
-def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
-    """The losses of each framework at some steps, for points whose frameworks read the
-    same files of tokens.
-
-    ``difference`` is the largest over the steps, in nats, from the median of the
-    point's frameworks.
-    """
-    points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
-    for spec, each in runs:
-        if spec.reads_files and each:
-            points.setdefault((*point_of(spec), spec.data_set, spec.training.steps), {})[
-                spec.framework
-            ] = each
-    rows = []
-    for point, by_framework in points.items():
-        if len(by_framework) > 1:
-            middle = []
-            for each in zip(*by_framework.values(), strict=False):
-                middle.append(median(each))
-            for name, each in by_framework.items():
-                rows.append([*point[: POINT - 1], name, *_loss_cells(each, middle)])
-    return Table(
-        (*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"),
-        rows,
-    )
-
-
-def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
-    steps = len(middle)
-    shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
-    found = []
-    for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False))):
-        found.append(f"{value:.4f}")
-    return found
 
 
 def point_of(spec: TrainingSpec) -> tuple[Any, ...]:

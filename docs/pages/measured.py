@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeVar
 
 from benchrun.frameworks.registry import FRAMEWORKS
@@ -16,7 +17,7 @@ from benchrun.measure.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
 from benchrun.rundir.artifacts import Breakdown, Ceilings, Gemm
 from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.frameworks import losses
+from benchrun.show.frameworks import POINT, TITLES, point_of
 from benchrun.show.model import ReportModel
 from benchrun.show.repeats import median_of, valid_values
 from benchrun.show.runs import distinctions, layout_text, proxy, spread_percent
@@ -336,3 +337,39 @@ def _fault(group: Group) -> str | None:
     """The fault that lowered the clocks of the first run that has one."""
     states = (run.metrics.telemetry for run in group)
     return next((fault for state in states if state and (fault := state.fault)), None)
+
+
+def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
+    """The losses of each framework at some steps, for points whose frameworks read the
+    same files of tokens.
+
+    ``difference`` is the largest over the steps, in nats, from the median of the
+    point's frameworks.
+    """
+    points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
+    for spec, each in runs:
+        if spec.reads_files and each:
+            points.setdefault((*point_of(spec), spec.data_set, spec.training.steps), {})[
+                spec.framework
+            ] = each
+    rows = []
+    for point, by_framework in points.items():
+        if len(by_framework) > 1:
+            middle = []
+            for each in zip(*by_framework.values(), strict=False):
+                middle.append(median(each))
+            for name, each in by_framework.items():
+                rows.append([*point[: POINT - 1], name, *_loss_cells(each, middle)])
+    return Table(
+        (*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"),
+        rows,
+    )
+
+
+def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
+    steps = len(middle)
+    shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
+    found = []
+    for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False))):
+        found.append(f"{value:.4f}")
+    return found

@@ -8,8 +8,9 @@ from benchrun.judge.difference import NOTICEABLE
 from benchrun.judge.measured import load_measured
 from benchrun.rundir.artifacts import Breakdown, trained_with
 from benchrun.rundir.find import launch_time
-from benchrun.show.frameworks import PARTS, POINT, TITLES, ValidRun, losses, side_by_side
+from benchrun.show.frameworks import PARTS, POINT, TITLES, ValidRun, side_by_side
 from benchrun.show.table import Table
+from docs.pages.measured import losses
 
 KEPT = [
     ValidRun(run.spec, run.metrics, run.fingerprint, launch_time(run.name), trained_with(run.env))

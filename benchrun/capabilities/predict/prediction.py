@@ -188,13 +188,11 @@ def _surplus(row: rows.Row) -> list[str]:
     return [f"{len(more)} more cells than the header has columns are left out"] if more else []
 
 
-def predicted_file(
-    path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None
-) -> int:
+def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
     """`predicted_rows` of a file. UserError if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return predicted_rows(file, out, say, calibration)
+            return predicted_rows(file, out, say)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from None
 

@@ -1,18 +1,18 @@
 """Runs of this suite -> workloads and measurements."""
 
-import json
 import re
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.memory.estimate import estimate
-from benchrun.model import Frozen, ModelShape
-from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
-from benchrun.runspec.spec import RunSpec, TrainingSpec
+from benchrun.model import ModelShape
+from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, Breakdown, Ceilings
+from benchrun.rundir.folder import RunDir
+from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import GIB
 
 from . import software
@@ -20,7 +20,6 @@ from .workload import Architecture, Number, Workload, architectures
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """Number format by recipe of FP8; the other recipes scale blocks."""
-Result = TypeVar("Result", bound=Frozen)
 OWN = "runs"
 """The source of runs of this suite."""
 OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
@@ -129,32 +128,18 @@ def _dimensions(model: ModelShape) -> tuple[Any, ...]:
 
 def read(folder: Path, source: str = OWN) -> Measured:
     """The run in ``folder``. UserError if it is no training, or has no step time."""
-    spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
-    if not isinstance(spec, TrainingSpec):
+    run = RunDir(folder, read_only=True)
+    if not isinstance(run.spec, TrainingSpec):
         raise UserError(f"{folder.name} is no training")
-    metrics = json.loads(_content(folder / METRICS) or "{}")
-    step_time = metrics.get("step_time_s") or {}
+    step_time = (run.read_json(METRICS) or {}).get("step_time_s") or {}
     if not step_time.get("median"):
         raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
     return Measured(
-        workload_of_run(spec, source),
+        workload_of_run(run.spec, source),
         float(step_time["median"]),
-        _read(folder / BREAKDOWN, Breakdown),
-        _read(folder / CEILINGS, Ceilings),
+        run.document(BREAKDOWN, Breakdown),
+        run.document(CEILINGS, Ceilings),
     )
-
-
-def _read(file: Path, kind: type[Result]) -> Result | None:
-    content = _content(file)
-    if not content:
-        return None
-    return kind.model_validate_json(content)
-
-
-def _content(file: Path) -> bytes:
-    if not file.is_file():
-        return b""
-    return file.read_bytes()
 
 
 def profiled_parts(run: Measured) -> dict[str, float]:

@@ -1,10 +1,9 @@
 """Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a
 site's own runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.jobs.endings import recorded_name
@@ -220,12 +219,6 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
             )
         measured.append(runs.read(run.path, SITE))
     return site.calibrated(measured)
-
-
-def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:
-    """Copy a table of rows with their predictions to ``out``; returns how many rows
-    were predicted."""
-    return model.predicted_file(path, out, say)
 
 
 def _training(spec: RunSpec) -> TrainingSpec:

@@ -8,7 +8,7 @@ from itertools import product
 
 from benchrun import hardware
 from benchrun.capabilities.predict import runs
-from benchrun.capabilities.predict.prediction import Calibration, Prediction, predict
+from benchrun.capabilities.predict.prediction import Prediction, predict
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.recipes.layout import refusals
@@ -63,7 +63,6 @@ class Candidate:
 def ranked(
     spec: TrainingSpec,
     varied: Mapping[str, Sequence[int]] | None = None,
-    calibration: Calibration | None = None,
 ) -> list[Candidate]:
     """Every legal layout of ``spec`` that may fit into memory, the one predicted to be
     fastest first.
@@ -75,7 +74,7 @@ def ranked(
     candidates = []
     for each in legal(spec, varied or {}):
         load = runs.workload_of_run(each, stand_in=STAND_IN)
-        candidates.append(Candidate(each, predict(load, calibration)))
+        candidates.append(Candidate(each, predict(load)))
     if not candidates:
         raise UserError(
             f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory"

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchrun import hardware
-from benchrun.capabilities.predict.prediction import Calibration
 from benchrun.errors import UserError
 from benchrun.recipes.schema import Study, SuiteRun
 from benchrun.recipes.select import Request
@@ -67,7 +66,6 @@ def plan_tuning(
     request: Request,
     varied: Mapping[str, Sequence[int]],
     search_steps: int,
-    calibration: Calibration | None = None,
 ) -> Tuning:
     """The legal layouts of a point that may fit into memory, ranked by prediction.
     UserError if there is none.
@@ -75,7 +73,7 @@ def plan_tuning(
     spec = resolve_point(request)
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: it has no layout to search")
-    candidates = tuple(ranked(spec, varied, calibration))
+    candidates = tuple(ranked(spec, varied))
     loads = [each.prediction.load for each in candidates]
     common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
     search = Search(
