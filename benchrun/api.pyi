@@ -54,7 +54,6 @@ from benchrun.capabilities.traces.usecase import trace_hint as trace_hint
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.jobs.endings import symptoms as symptoms
-from benchrun.jobs.exclude import check_excluded as check_excluded
 from benchrun.jobs.exclude import without_nodes as without_nodes
 from benchrun.jobs.launcher import Observation as Observation
 from benchrun.jobs.launcher import cancel as cancel

@@ -165,8 +165,6 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
             say(f"warning: {warning}")
     if how.dry_run:
         for spec in specs:
-            if how.exclude:
-                api.check_excluded(spec)
             if secrets := api.missing_secrets(spec):
                 say(
                     f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)"

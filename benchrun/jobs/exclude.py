@@ -4,11 +4,9 @@ import re
 from pathlib import Path
 from typing import TypeVar
 
-from benchrun.errors import MachineError, UserError
+from benchrun.errors import UserError
 from benchrun.rundir.folder import read_text
 from benchrun.runspec.spec import RunSpec
-
-from .slurm_nodes import all_nodes, expanded
 
 S = TypeVar("S", bound=RunSpec)
 _NODES = re.compile(r"\w[\w.-]*(?:\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\][\w.-]*)*")
@@ -67,23 +65,3 @@ def _is_node(name: str) -> bool:
         ranges += re.findall(r"(\d+)-(\d+)", part)
     rising = all(int(first) <= int(last) for first, last in ranges)
     return bool(_NODES.fullmatch(name)) and not _FILE.fullmatch(name) and rising
-
-
-def check_excluded(spec: RunSpec) -> None:
-    """UserError for a node that ``spec`` leaves out and Slurm does not know, as sbatch
-    would refuse it.
-
-    Without an answer from Slurm nothing is checked.
-    """
-    names = spec.cluster.exclude
-    if spec.cluster.scheduler != "slurm" or not names:
-        return
-    try:
-        unknown = sorted({*expanded(names)} - all_nodes())
-    except MachineError:
-        return
-    if unknown:
-        raise UserError(
-            f"--exclude: Slurm knows no node called {', '.join(unknown)}",
-            hint="sinfo -N lists them",
-        )

@@ -34,11 +34,6 @@ def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None)
     return found
 
 
-def all_nodes() -> set[str]:
-    """Every node that Slurm knows. MachineError if it does not answer."""
-    return {*_states("--all")}
-
-
 def unusable_nodes(names: str) -> list[str]:
     """Return those of ``names`` that have failed."""
     states = _states(f"--nodes={names}") if names else {}
