@@ -6,6 +6,7 @@ from textwrap import fill
 from benchrun import extensions
 
 from .curve import CurveView
+from .frameworks import frameworks_table
 from .junit import junit
 from .model import ReportModel
 from .prometheus import prometheus
@@ -19,32 +20,21 @@ FORMATS = ("terminal", "markdown", "csv", *OF_RUNS)
 """Formats of text that need no extension."""
 
 SPARE = (
-    "source",
     "slowest rank",
     "micro",
     "sequence",
+    "reference",
     "TFLOPS/GPU",
     "batch",
     "with",
     "layout",
-    "reference",
-    "served",
     "MFU",
+    "source",
+    "tokens/s/GPU",
+    "served",
 )
 """Columns of points that a narrow terminal does without, the first one first."""
-SPARE_OF_FRAMEWORKS = (
-    "longer_than_the_fastest",
-    "profiled_step",
-    "tokens_per_joule",
-    "loss",
-    "memory_gib",
-    "tflops_per_gpu_causal",
-    "gbs",
-    "seq_length",
-    "options",
-    "layout",
-    "tokens_per_s_per_gpu",
-)
+SPARE_OF_FRAMEWORKS = ("MEMORY GIB", "OPTIONS", "TOKENS/S/GPU")
 
 
 def formatted(
@@ -72,7 +62,7 @@ def formatted(
     if by == "framework":
         if form == "markdown":
             return markdown(report.frameworks)
-        return fitted(report.frameworks, width, SPARE_OF_FRAMEWORKS)
+        return fitted(capitals(frameworks_table(report.frameworks)), width, SPARE_OF_FRAMEWORKS)
     if one:
         return run_page(report.results[0])
     if form == "markdown":

@@ -16,6 +16,7 @@ from benchrun.measure.model import Metrics
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
+from .readable import brief
 from .repeats import median_of
 from .runs import proxy, short_layout
 from .table import Table
@@ -73,6 +74,18 @@ SMALLEST = 0.01
 """Share of the fastest framework's step by which a part must be longer to explain
 anything.
 """
+READ = {
+    "framework": "framework",
+    "options": "options",
+    "runs": "runs",
+    "step_time_s": "step time s",
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+    "speed": "speed",
+    "speed_low": "low",
+    "speed_high": "high",
+    "memory_gib": "memory GiB",
+}
+"""Columns for readers, with their titles."""
 POINT = TITLES.index("framework")
 """Columns before this one name the point."""
 
@@ -144,6 +157,26 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
                 release = repeats[0].release
             rows.append([*point, *_row(repeats, ordered[0], shared, release), *why])
     return Table(TITLES, rows)
+
+
+def frameworks_table(table: Table) -> Table:
+    """The side-by-side table in few columns, for readers."""
+    rows = []
+    for record in table.records():
+        layout = brief(record["layout"])
+        point = f"{record['recipe']}, {record['precision']}, {record['num_gpus']} x {record['gpu']}"
+        point += f", batch {record['gbs']}" + f", {layout}" * bool(layout)
+        rows.append((point, *(_read(record[name]) for name in READ)))
+    return Table(("point", *READ.values()), rows)
+
+
+def _read(value: Any) -> Any:
+    """A number with four digits, or whole with a comma."""
+    if not isinstance(value, float):
+        return value
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _fastest(runs: Sequence[ValidRun]) -> Iterator[list[ValidRun]]:

@@ -47,7 +47,9 @@ def readable(results: Sequence[RunResult]) -> Table:
     ):
         verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
         row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
-        row += [options, record["runs"], *map(record.get, SPEED)]
+        row += [options, record["runs"]]
+        for key in SPEED:
+            row.append(None if record[key] is None else f"{record[key]:.3f}")
         for key in READ:
             row.append(metric_of(key).text(record[key], "") or None)
         row += [served(record), ": ".join(filter(None, verdict))]

@@ -23,7 +23,7 @@ SHORT = 13
 """Letters of a cell that is not wrapped."""
 LEAST = 10
 """Letters of a column of longer cells."""
-ROOM = 50
+ROOM = 36
 """Letters that long cells share beyond these, before a column is left out."""
 GAP = 2
 """Spaces between columns."""

@@ -89,7 +89,7 @@ def test_every_table_has_the_ratio_with_its_reference_and_source(report: ReportM
 
 
 def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:
-    assert formatted(report, "terminal", width=60) == formatted(report, "terminal")
+    assert formatted(report, "terminal", width=36) == formatted(report, "terminal")
 
 
 HOSTILE = "a\x1b[31mred\x00 <script>alert(1)</script> | pipe\nline ]]> & \ufffe"
@@ -210,3 +210,17 @@ def test_points_and_curves_have_the_same_step_time(scaling_study: ReportModel) -
     points = [point for view in measured_scaling([*scaling_study.results, *slower]) for point in view.measured]
     assert points
     assert {round(point.step_s, 4) for point in points} <= times
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (80, {"POINT", "RUNS", "RATIO", "LOW", "HIGH", "VERDICT"}),
+        (120, {"POINT", "RATIO", "LOW", "HIGH", "TOKENS/S/GPU", "VERDICT", "SOURCE"}),
+        (200, {"BATCH", "RATIO", "TOKENS/S/GPU", "MFU", "VERDICT", "REFERENCE", "SOURCE"}),
+    ],
+)
+def test_the_most_useful_columns_survive_in_a_terminal(width: int, columns: set[str], few: ReportModel) -> None:
+    text = formatted(few, "terminal", width=width)
+    assert columns <= set(text.partition("\n")[0].split())
+    assert max(map(len, text.splitlines())) <= width

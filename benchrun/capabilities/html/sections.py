@@ -3,17 +3,16 @@ frameworks, curves, published numbers.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from benchrun.capabilities.explain.evidence import Evidence
 from benchrun.capabilities.explain.sides import sides_of
 from benchrun.capabilities.explain.view import interval_text
 from benchrun.judge.difference import NOTICEABLE, difference
 from benchrun.show.curve import scaling_plots
-from benchrun.show.frameworks import side_by_side, valid_runs
+from benchrun.show.frameworks import frameworks_table, side_by_side, valid_runs
 from benchrun.show.model import ReportModel
 from benchrun.show.published import published_table
-from benchrun.show.readable import brief, readable
+from benchrun.show.readable import readable
 from benchrun.show.section import Section
 from benchrun.show.table import Table
 
@@ -34,15 +33,6 @@ POINTS = (
     "source",
 )
 """Columns of the table of points that a page shows."""
-FRAMEWORKS = {
-    "framework": "framework",
-    "runs": "runs",
-    "step_time_s": "step time s",
-    "tokens_per_s_per_gpu": "tokens/s/GPU",
-    "speed": "speed",
-    "memory_gib": "memory GiB",
-}
-"""Columns of the side-by-side table that a page shows, with their titles."""
 
 
 def summary(report: ReportModel, found: Findings) -> Iterator[Section]:
@@ -108,26 +98,6 @@ def sections(
         )
         tables = (published_table(report.published),)
         yield Section("published", "Beside published numbers", text, tables=tables)
-
-
-def frameworks_table(table: Table) -> Table:
-    """The side-by-side table in few columns, for readers."""
-    rows = []
-    for record in table.records():
-        layout = brief(record["layout"])
-        point = f"{record['recipe']}, {record['precision']}, {record['num_gpus']} x {record['gpu']}"
-        point += f", batch {record['gbs']}" + f", {layout}" * bool(layout)
-        rows.append((point, *(_short(record[name]) for name in FRAMEWORKS)))
-    return Table(("point", *FRAMEWORKS.values()), rows)
-
-
-def _short(value: Any) -> Any:
-    """A number with four digits, or whole with a comma."""
-    if not isinstance(value, float):
-        return value
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 def _beside(first: Evidence, second: Evidence) -> Section:
