@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import yaml
 
 from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.judge.difference import NOTICEABLE
 from benchrun.paths import table
 from benchrun.recipes.capability import incapable
 from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
 
 from .model import Cause, Cure, Name, Saving
-from .saving import of_share
+from .saving import of_another_run, of_share
 
 
 def fault(
@@ -59,24 +60,31 @@ def advised(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Cause:
     whole = cause.saving_s
     if cause.advice:
         return cause.model_copy(update={"cures": (Cure(advice=cause.advice, saving_s=whole),)})
-    cures = tuple(_cures(cause.cause, whole, spec, step_s))
+    cures = tuple(_cures(cause, spec, step_s))
     advice = "; ".join(cure.advice for cure in cures)
     savings = [cure.saving_s for cure in cures if cure.saving_s]
-    best = max(savings, key=lambda saved: saved.median, default=whole)
+    best = whole
+    if cause.kind == "choice":
+        best = max(savings, key=lambda saved: saved.median, default=whole)
     return cause.model_copy(update={"advice": advice, "cures": cures, "saving_s": best})
 
 
-def _cures(
-    cause: Name, whole: Saving | None, spec: TrainingSpec | None, step_s: float
-) -> Iterator[Cure]:
+def _cures(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Iterator[Cure]:
+    """Every advice. A fault ends as a whole, by any advice that is no setting and has no
+    shares of its own.
+    """
+    whole, faulty = cause.saving_s, cause.kind == "fault"
     for row in table(__file__):
-        if row["cause"] == cause and (
+        if row["cause"] == cause.cause and (
             spec is None or not row["set"] or _possible(spec, *row["set"].split("="))
         ):
-            saved = None
-            if whole and row["most"]:
+            saved, least, most = None, row["least"], row["most"]
+            if faulty and not row["set"] and not least:
+                least = most = "1"
+            if whole and most and (least == "1" or not faulty):
                 limit = float(row["of_step"] or 1) * step_s
-                saved = of_share(whole, float(row["least"]), float(row["most"]), limit)
+                saved = of_share(whole, float(least), float(most), limit)
+                saved = of_another_run(saved, NOTICEABLE * step_s)
             yield Cure(advice=row["advice"], saving_s=saved)
 
 

@@ -10,7 +10,7 @@ from benchrun.frameworks.registry import FRAMEWORKS
 
 from .advice import choice
 from .evidence import Evidence
-from .model import Cause, Name, Part
+from .model import Cause, Name, Part, Saving
 from .said import costs
 from .saving import between, estimated, filled, saving
 from .waits import by_stage, late_rank, of_stages, stages_s
@@ -65,7 +65,9 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     for name in (*UNUSED, "recompute"):
         own = [part for part in parts if part.cause == name]
         if seconds := sum(part.seconds for part in own):
-            saved = filled(seconds, busy) if name in UNUSED else estimated(seconds)
+            saved = filled(seconds, busy)
+            if name == "recompute":
+                saved = _with_launches(run, parts, estimated(seconds))
             yield choice(name, seconds, _evidence(own, run), saving=saved)
     if uneven := _of_stages(run, busy):
         yield uneven
@@ -74,6 +76,17 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     yield from _of_products(run, parts)
     yield from _of_turns(run)
     yield from costs(run)
+
+
+def _with_launches(run: Evidence, parts: list[Part], computed: Saving) -> Saving:
+    """Saving of what is computed again, with the host's time to launch it.
+
+    A launch takes as long in each pass, or in the forward one up to twice as long as its
+    share of the FLOPs says.
+    """
+    again = run.least.recomputed / (1 + run.least.recomputed)
+    launches = again * sum(part.seconds for part in parts if part.cause == "host")
+    return between(computed.low + launches, computed.high + 2 * launches)
 
 
 def _busy(run: Evidence, parts: list[Part]) -> float:

@@ -12,7 +12,7 @@ from .advice import fault
 from .buckets import Buckets
 from .evidence import Evidence
 from .model import Cause
-from .saving import between
+from .saving import between, filled
 
 SLOW = 0.4
 """Share of a link's bandwidth that healthy rings exceed.
@@ -51,7 +51,8 @@ def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
         where, reached, limit, usual = min(slow, key=lambda rate: rate[1] / rate[3])
         evidence = f"{where}: {reached:.3g} GB/s bus bandwidth, {usual:.3g} expected (below {limit:.3g} is a fault)"
         seconds = _exposed(run, divided) * (1 - reached / usual)
-        least = _exposed(run, divided) * (1 - reached / limit)
+        busy = divided.busy / run.typical_s if divided else 1.0
+        least = filled(_exposed(run, divided) * (1 - reached / limit), busy).low
     elif shared and not rates:
         evidence = f"{HOST_GB_S:.0f} GB/s at most through the memory of the host, beside NVLink"
         seconds = min(_by_host_s(run), run.collective_s or run.typical_s)

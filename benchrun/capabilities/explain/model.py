@@ -60,7 +60,9 @@ class Cure(Frozen):
 
     advice: str
     saving_s: Saving | None = None
-    """Null if no record says how much of the cause this change takes away."""
+    """What a run with this change would show; repeats of a run differ too, so that the
+    least may be below zero. Null if no record says how much of the cause it takes away.
+    """
 
 
 class Cause(Frozen):
