@@ -293,14 +293,14 @@ def nodes_table(found: Findings) -> Table:
     for host, number in runs.items():
         speed = found.speeds.get(host)
         cells: tuple[object, ...] = (0, None, "", None)
-        worse = (False, 0.0)
+        slow, percent = False, 0.0
         if speed:
             interval = speed.interval
             span = f"{interval.low:+.1f} to {interval.high:+.1f}" if interval else ""
             since = f"{speed.since:%Y-%m-%d}" if speed.since else None
             cells = (len(speed.longer), f"{speed.percent:+.1f}", span, since)
-            worse = (speed.slow, speed.percent)
-        order = (worse[0], worse[1] * worse[0], blamed[host], failed[host], worse[1])
+            slow, percent = speed.slow, speed.percent
+        order = (slow, slow * percent, blamed[host], failed[host], percent)
         rows.append((order, (host, number, *cells, failed[host], blamed[host])))
     rows.sort(key=lambda row: row[0], reverse=True)
     titles = ("node", "runs", "compared", "step longer by %", "interval %", "since")
