@@ -78,7 +78,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "trtllm": f"{_SERVING}.dialects.trtllm:document",
         "vllm": f"{_SERVING}.dialects.vllm:document",
     },
-    "tables": {"genai-perf": f"{_SERVING}.dialects.genai_perf:table"},
     "workloads": {
         "training": "benchrun.runspec.spec:TrainingSpec",
         "nodes": "benchrun.runspec.spec:NodesSpec",
@@ -96,7 +95,7 @@ come after these.
 
 - frameworks: subclasses of `benchrun.frameworks.base.Framework`
 - dialects: subclasses of `benchrun.logs.dialect.Dialect`
-- documents, tables: functions from a JSON document, or a CSV file, to a server's results
+- documents: functions from a JSON document to a server's results
 - workloads: subclasses of `benchrun.runspec.spec.RunSpec`
 - metrics: `benchrun.measure.registry.Metric`
 - verbs: click commands

@@ -42,9 +42,8 @@ LONGEST_STEP_LINE = 1 << 14
 _GPUS = re.compile(r"_gpus_([1-9]\d{0,5})(?!\d)")
 """Number of GPUs in the name of a result file, as srt-slurm and InferenceMAX write it.
 """
-_DOCUMENT = re.compile(rb"\s*(\[\s*)?\{\s*\"|Metric,avg")
-"""Begin of a JSON object, an array of them, or a table of genai-perf; a line of a log
-may begin with a bracket.
+_DOCUMENT = re.compile(rb"\s*(\[\s*)?\{\s*\"")
+"""Begin of a JSON object or an array of them; a line of a log may begin with a bracket.
 """
 
 

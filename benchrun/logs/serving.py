@@ -107,28 +107,22 @@ Document = Mapping[str, Any]
 
 
 def documents(data: bytes) -> Iterator[Served]:
-    """The results in a JSON document, an array of them, lines of JSON, or a CSV file;
-    none of anything else.
+    """The results in a JSON document, an array of them, or lines of JSON; none of
+    anything else.
     """
-    if not data.lstrip().startswith((b"{", b"[")):
-        text = data.decode("utf-8", errors="replace")
-        yield from (served.completed() for reader in _readers("tables") if (served := reader(text)))
-        return
     for entry in _objects(data):
         records = entry if isinstance(entry, list) else [entry]
         for record in records:
             if isinstance(record, dict):
-                read = (served for reader in _readers("documents") if (served := reader(record)))
+                read = (served for reader in _readers() if (served := reader(record)))
                 if (served := next(read, None)) is not None:
                     yield served.completed()
 
 
 @functools.cache
-def _readers(group: str) -> tuple[Callable[[Any], Served | None], ...]:
-    """Readers of one JSON object, or of a CSV file; the first that recognises it
-    counts.
-    """
-    return tuple(extensions.everything(group))
+def _readers() -> tuple[Callable[[Any], Served | None], ...]:
+    """Readers of one JSON object; the first that recognises it counts."""
+    return tuple(extensions.everything("documents"))
 
 
 def cut_off(data: bytes) -> bool:

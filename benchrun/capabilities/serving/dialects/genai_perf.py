@@ -5,7 +5,6 @@ Their inter-token latency is one value per request, (latency - time to first tok
 (tokens - 1): the time per output token of the other clients, and it is read as that.
 """
 
-import csv
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -172,23 +171,6 @@ class GenaiPerf(Console):
             if self.block.values:
                 self.publish()
         self.row = None
-
-
-def table(text: str) -> Served | None:
-    """A file of the CSV export: sections, each with a head; of the second the numbers
-    are averages.
-    """
-    served, columns = Served(GenaiPerf.name), ["avg"]
-    try:
-        rows = list(filter(None, csv.reader(text.splitlines())))
-    except csv.Error:  # a cell of megabytes: this is no table
-        return None
-    for label, *cells in rows:
-        if label == "Metric":
-            columns = [cell.strip() for cell in cells] if "avg" in cells else ["avg"]
-        else:
-            put(served, label, dict(zip(columns, cells, strict=False)))
-    return served if served.values else None
 
 
 def document(entry: Document) -> Served | None:
