@@ -194,7 +194,11 @@ def main():
         tokenizer=bridge.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=129280),
         logger=bridge.LoggerConfig(log_interval=1, timing_log_level=0),  # a line for every step
         checkpoint=bridge.CheckpointConfig(save=None, load=None),
-        dist=bridge.DistributedInitConfig(distributed_timeout_minutes=30, use_megatron_fsdp=False),
+        dist=bridge.DistributedInitConfig(
+            distributed_timeout_minutes=30,
+            use_megatron_fsdp=False,
+            enable_megatron_core_experimental=True,
+        ),
         rng=bridge.RNGConfig(seed=1234, te_rng_tracker=True),
         rerun_state_machine=bridge.RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
         profiling=bridge.ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),

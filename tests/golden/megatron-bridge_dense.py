@@ -142,7 +142,10 @@ def main():
         tokenizer=bridge.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=128256),
         logger=bridge.LoggerConfig(log_interval=1, timing_log_level=0),  # a line for every step
         checkpoint=bridge.CheckpointConfig(save=None, load=None),
-        dist=bridge.DistributedInitConfig(distributed_timeout_minutes=30, use_megatron_fsdp=False),
+        dist=bridge.DistributedInitConfig(
+            distributed_timeout_minutes=30,
+            use_megatron_fsdp=False,
+        ),
         rng=bridge.RNGConfig(seed=1234, te_rng_tracker=False),
         rerun_state_machine=bridge.RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
         profiling=bridge.ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),

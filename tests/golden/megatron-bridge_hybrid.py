@@ -40,7 +40,7 @@ def main():
             rotary_percent=1.0,
             share_embeddings_and_output_weights=False,
             mtp_num_layers=2,
-            mtp_loss_scaling_factor=0.1,
+            mtp_loss_scaling_factor=0.3,
             mtp_use_repeated_layer=True,
             hybrid_layer_pattern='MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E/*E',
             is_hybrid_model=True,
@@ -92,6 +92,7 @@ def main():
             cuda_graph_impl='transformer_engine',
             use_te_rng_tracker=True,
             cuda_graph_scope=['attn', 'mamba', 'moe_router', 'moe_preprocess'],
+            calculate_per_token_loss=True,
             use_fused_weighted_squared_relu=True,
             moe_router_padding_for_quantization=True,
             num_layers_at_end_in_bf16=14,
@@ -174,7 +175,10 @@ def main():
         tokenizer=bridge.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=131072),
         logger=bridge.LoggerConfig(log_interval=1, timing_log_level=0),  # a line for every step
         checkpoint=bridge.CheckpointConfig(save=None, load=None),
-        dist=bridge.DistributedInitConfig(distributed_timeout_minutes=30, use_megatron_fsdp=False),
+        dist=bridge.DistributedInitConfig(
+            distributed_timeout_minutes=30,
+            use_megatron_fsdp=False,
+        ),
         rng=bridge.RNGConfig(seed=1234, te_rng_tracker=True),
         rerun_state_machine=bridge.RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
         profiling=bridge.ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),

@@ -42,6 +42,7 @@ PARTS = {
     "TrainingConfig": "train",
     "OptimizerConfig": "optimizer",
     "DistributedDataParallelConfig": "ddp",
+    "DistributedInitConfig": "dist",
     "CommOverlapConfig": "comm_overlap",
     "MixedPrecisionConfig": "mixed_precision",
     "GPTModelProvider": "model",
@@ -198,7 +199,7 @@ def matters(key: str, row: Values, ours: Values) -> bool:
     if part == "env":
         return name not in NOT_SPEED
     if name.startswith("moe_") or name == "use_fused_weighted_squared_relu":
-        if name == "moe_flex_dispatcher_backend":
+        if name in ("moe_flex_dispatcher_backend", "moe_flex_dispatcher_num_sms"):
             return "flex" in either("model.moe_token_dispatcher_type")
         if name == "moe_hybridep_num_sms":
             return "flex" in either("model.moe_token_dispatcher_type") and _hybridep(row, ours)
@@ -223,9 +224,12 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "apply_rope_fusion": not row["recipe"].startswith("nemotron"),  # which rotates nothing
         "offload_modules": either("model.fine_grained_activation_offloading") != {NOTHING},
         "cpu_offloading_num_layers": either("model.cpu_offloading") != {NOTHING},
+        "tp_comm_overlap_cfg": row["model.tensor_model_parallel_size"] != "1"
+        and row["comm_overlap.tp_comm_overlap"] == "True",
         "tp_comm_overlap": row["model.tensor_model_parallel_size"] != "1",
         "defer_embedding_wgrad_compute": row["model.pipeline_model_parallel_size"] != "1",
         "wgrad_deferral_limit": row["model.pipeline_model_parallel_size"] != "1",
+        "min_offloaded_tensor_size": either("model.fine_grained_activation_offloading") != {NOTHING},
         "mtp_use_repeated_layer": either("model.mtp_num_layers") != {NOTHING},
     }
     return needs.get(name, True)

@@ -6,6 +6,7 @@ transformers would download, are those that the functions read, from ``dimension
 """
 
 import csv
+import dataclasses
 import enum
 import importlib
 import importlib.abc
@@ -238,9 +239,31 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
         for name in names:
             if hasattr(part, name):
                 found[f"{part_name}.{name}"] = text(getattr(part, name))
+    found |= departures(config)
     if found["model.cuda_graph_scope"] == "None":  # named otherwise from v0.5.1 on
         found["model.cuda_graph_scope"] = text(getattr(model, "cuda_graph_modules", None))
     return found
+
+
+def departures(config: Any) -> dict[str, str]:
+    """The arguments of ``departures``: None where the publisher leaves what the class has."""
+    found = {}
+    for part_name, names in FACTS["departures"].items():
+        part = getattr(config, part_name, None)
+        fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+        for field in fields:
+            if field.name in names:
+                value = getattr(part, field.name)
+                found[f"{part_name}.{field.name}"] = "None" if value == field.default else buffers(value)
+    return found
+
+
+def buffers(value: Any) -> str:
+    """With the name of what stands in the library of buffers."""
+    library = importlib.import_module("megatron.bridge.training.comm_overlap")
+    return next(
+        (name for name, each in vars(library).items() if each is value and name.startswith("user")), text(value)
+    )
 
 
 def flat(folder: Path) -> Iterator[dict[str, str]]:
@@ -267,6 +290,7 @@ def flat(folder: Path) -> Iterator[dict[str, str]]:
 def by_table(folder: Path) -> Iterator[dict[str, str]]:
     """The configurations of a release that has a table of them, and a function for each model and GPU."""
     overrides, plugins = importlib.import_module("utils.overrides"), importlib.import_module("perf_plugins")
+    maps_lora = "use_tp_pp_dp_mapping" in Path(str(overrides.__file__)).read_text(encoding="utf-8")
     usual = importlib.import_module("utils.executors").PERF_ENV_VARS
     name = re.compile(r"(.+?)_(PRETRAIN|SFT|LORA)_CONFIG_([A-Z]+\d+)_(BF16|FP8_CS|FP8_MX|FP8_SC|NVFP4)(?:_(\w+))?")
     for path in sorted(folder.glob("scripts/performance/configs/*/*_workload_base_configs.py")):
@@ -293,6 +317,9 @@ def by_table(folder: Path) -> Iterator[dict[str, str]]:
             base = getattr(table, entry)
             chosen = (family, model, gpu, base.num_gpus, precision, task, None, variant)
             config = overrides.set_post_overrides(config, *chosen) or config
+            stages = config.model.pipeline_model_parallel_size
+            if maps_lora and task == "lora" and stages > 1 and not config.ddp.use_megatron_fsdp:
+                config.dist.use_tp_pp_dp_mapping = True  # as set_user_overrides
             config.train.manual_gc, config.train.manual_gc_interval = True, 100  # as the plugin's flags
             plugin = plugins.PerfEnvPlugin.__new__(plugins.PerfEnvPlugin)
             settings = FACTS["plugin"] | {"model_family_name": family, "model_recipe_name": model, "gpu": gpu}

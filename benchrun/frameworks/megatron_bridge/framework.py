@@ -1,5 +1,6 @@
 """megatron-bridge. Source of the environment: Megatron-Bridge v0.2.2."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from benchrun.model.features import FEATURES, features
 from benchrun.runspec.image_names import nemo_release
 from benchrun.runspec.spec import TrainingSpec
 
-PARTS = ("model", "mixed_precision", "optimizer", "ddp", "comm_overlap", "env")
+PARTS = ("model", "mixed_precision", "optimizer", "ddp", "dist", "comm_overlap", "env")
 """Parts of Megatron-Bridge's configuration that ``training.switches`` can set, and the
 environment of the ranks.
 """
@@ -36,6 +37,10 @@ OVERLAPS = (
 )
 """Arguments of gradients and weights that CommOverlapConfig writes over those of the
 other parts.
+"""
+BUFFERS = "comm_overlap.tp_comm_overlap_cfg"
+"""Switch that names one of Megatron-Bridge's own settings for the overlap of tensor
+parallelism.
 """
 IN_BF16 = ("first_last_layers_bf16", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 """Arguments of the model that MixedPrecisionConfig writes over."""
@@ -81,9 +86,11 @@ class MegatronBridge(NeMoOfCore):
             yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
         if release and release >= RENAMED and spec.packed and spec.reads_files:
             yield f"benchrun supports megatron-bridge with packed conversations before NeMo {RENAMED}, not in {release}"
-        for name in spec.training.switches:
+        for name, value in spec.training.switches.items():
             if name.split(".")[0] not in PARTS:
                 yield f"training.switches has {name}: its part must be one of {', '.join(PARTS)}"
+            if name == BUFFERS and not re.fullmatch(r"userbuffers_\w+", str(value)):
+                yield f"{BUFFERS} is {value!r}: it must be a userbuffers_... of Megatron-Bridge's comm_overlap"
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """With the switches, by part."""
@@ -102,6 +109,7 @@ class MegatronBridge(NeMoOfCore):
             if argument in IN_BF16:
                 switches["mixed_precision"][argument] = value
         return super().configuration(spec) | {
+            "buffers": switches["comm_overlap"].pop("tp_comm_overlap_cfg", None),
             "switches": switches,
             "renamed": release >= RENAMED,
         }
