@@ -8,6 +8,7 @@ transformers would download, are those that the functions read, from ``dimension
 import csv
 import dataclasses
 import enum
+import fnmatch
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -246,15 +247,23 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
 
 
 def departures(config: Any) -> dict[str, str]:
-    """The arguments of ``departures``: None where the publisher leaves what the class has."""
+    """The arguments of ``departures``: None where the publisher leaves what the class has. KeyError for any other that
+    the publisher sets, and that has no reason in ``not_compared``.
+    """
     found = {}
-    for part_name, names in FACTS["departures"].items():
-        part = getattr(config, part_name, None)
-        fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-        for field in fields:
+    reasons = " ".join(FACTS["not_compared"].values()).split()
+    for part_name, part in vars(config).items():
+        names = FACTS["departures"].get(part_name, [])
+        known = FACTS["arguments"].get(part_name, [])
+        for field in dataclasses.fields(part) if dataclasses.is_dataclass(part) else ():
+            value, key = getattr(part, field.name, None), f"{part_name}.{field.name}"
+            as_class = value == field.default or field.default is field.default_factory is dataclasses.MISSING
+            if field.default_factory is not dataclasses.MISSING:
+                as_class = not value or value == field.default_factory()
             if field.name in names:
-                value = getattr(part, field.name)
-                found[f"{part_name}.{field.name}"] = "None" if value == field.default else buffers(value)
+                found[key] = "None" if as_class else buffers(value)
+            elif not as_class and field.name not in known and not any(fnmatch.fnmatch(key, each) for each in reasons):
+                raise KeyError(f"{key} = {value!r}: compare it, or give the reason in dimensions.json")
     return found
 
 
