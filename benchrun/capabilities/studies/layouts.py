@@ -11,6 +11,7 @@ from benchrun.capabilities.predict import runs
 from benchrun.capabilities.predict.prediction import Prediction, predict
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
+from benchrun.memory import impossible
 from benchrun.recipes.layout import refusals
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.vocabulary import data_parallel
@@ -47,6 +48,8 @@ class Candidate:
             "layout.sequence_parallel": str(layout.sequence_parallel).lower(),
             "mbs": self.spec.mbs,
         }
+        if layout.pp == 1:  # the recipe's pipeline may have it
+            stated["layout.account_for_embedding_and_loss"] = "false"
         return tuple(f"{name}={value}" for name, value in stated.items())
 
     @property
@@ -91,16 +94,24 @@ def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[T
             raise UserError(f"a search cannot vary {name}", hint=f"it varies {', '.join(SIZES)}")
     launched = framework(spec.framework)
     possible = sizes(spec) | dict(varied)
-    for chosen in product(*(possible[name] for name in SIZES)):
-        one = _spread(spec, dict(zip(SIZES, chosen, strict=True)))
-        if one is not None and not refusals(one, launched):
-            yield one
+    *layouts, micro_batches = (possible[name] for name in SIZES)
+    for chosen in product(*layouts):
+        for mbs in sorted(micro_batches):
+            one = _spread(spec, dict(zip(SIZES, (*chosen, mbs), strict=True)))
+            if one is None:
+                continue
+            if not refusals(one, launched):
+                yield one
+            elif impossible(one):
+                break  # a larger micro-batch needs more memory
 
 
 def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
     """Values of each size that may be legal."""
     layers = spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss
     moe = spec.model.moe
+    if spec.layout.stages:  # it says which layers each stage has
+        layers = spec.layout.pp * spec.layout.vp
     ranks = _divisors(spec.num_gpus)
     return {
         "tp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
@@ -117,13 +128,23 @@ def _spread(spec: TrainingSpec, chosen: Mapping[str, int]) -> TrainingSpec | Non
     only repeats another.
     """
     tp, pp, vp, cp, mbs = chosen["tp"], chosen["pp"], chosen["vp"], chosen["cp"], chosen["mbs"]
+    ep, before = chosen["ep"], spec.layout
     dp = data_parallel(spec.num_gpus, tp * pp * cp)
     if spec.num_gpus % (tp * pp * cp) or spec.gbs % (mbs * dp) or (vp > 1 and pp == 1):
         return None
-    before = spec.layout
+    etp = tp if spec.model.moe and ep == 1 else 1
+    if spec.num_gpus % (pp * ep * etp) or (vp > 1 and spec.gbs % (mbs * dp * pp)):
+        return None
+    if before.stages:
+        divided = pp * vp == before.pp * before.vp
+    else:
+        ends = 2 * (before.account_for_embedding_and_loss and pp > 1)
+        divided = (spec.model.num_layers + ends) % (pp * vp) == 0
+    if not divided:
+        return None
     update = {
         **{name: chosen[name] for name in SIZES[:-1]},
-        "etp": tp if spec.model.moe and chosen["ep"] == 1 else 1,
+        "etp": etp,
         "sequence_parallel": tp > 1,
         "fsdp": dp * cp if before.fsdp > 1 else 1,
         "account_for_embedding_and_loss": before.account_for_embedding_and_loss and pp > 1,

@@ -116,14 +116,17 @@ class Search:
         predicted = np.array(self.predicted_s)
         measured = self.measured(trials)
         at = list(measured)
-        spots = places(self.loads)
-        squares = ((spots[:, None, :] - spots[None, :, :]) ** 2).sum(axis=2)
-        whole = self.common**2 + ALIKE**2 * np.exp(-squares / 2) + OWN**2 * np.eye(len(predicted))
+        alike = ALIKE**2 + OWN**2
         if not at:
-            return predicted, np.sqrt(np.diag(whole) - self.common**2)
+            return predicted, np.full(len(predicted), np.sqrt(alike))
+        spots = places(self.loads)
+        # Of the measured layouts with all: the matrix of thousands with all takes minutes.
+        squares = ((spots[at][:, None, :] - spots[None, :, :]) ** 2).sum(axis=2)
+        rows = self.common**2 + ALIKE**2 * np.exp(-squares / 2)
+        rows[range(len(at)), at] += OWN**2
         misses = np.log([measured[layout] for layout in at]) - np.log(predicted[at])
-        weights = np.linalg.solve(whole[np.ix_(at, at)] + NOISE**2 * np.eye(len(at)), whole[at])
-        variance = np.diag(whole) - (weights * whole[at]).sum(axis=0)
+        weights = np.linalg.solve(rows[:, at] + NOISE**2 * np.eye(len(at)), rows)
+        variance = self.common**2 + alike - (weights * rows).sum(axis=0)
         return predicted * np.exp(weights.T @ misses), np.sqrt(np.maximum(variance, 0))
 
     def _untried(self, trials: Sequence[Trial]) -> list[Job]:

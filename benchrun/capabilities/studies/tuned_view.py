@@ -4,18 +4,24 @@ from benchrun.show.table import Table, plain
 
 from .tuned import Tuned, TunedLayout
 
+SHOWN = 20
+"""Layouts of the table: thousands may be legal with experts."""
+
 TITLES = ("layout", "predicted s", "low", "high", "expected s", "measured s", "steps")
 
 
 def tuned_page(result: Tuned) -> str:
-    """Every layout, the fastest measured first and then by what is expected; then the
-    best one.
+    """The first layouts, the fastest measured first and then by what is expected; then
+    the best one.
     """
     ordered = sorted(
         result.layouts,
         key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s),
     )
-    return f"{plain(Table(TITLES, list(map(_row, ordered)), missing='-'))}\n{_sentence(result)}\n"
+    text = plain(Table(TITLES, list(map(_row, ordered[:SHOWN])), missing="-"))
+    if len(ordered) > SHOWN:
+        text += f"and {len(ordered) - SHOWN} more: --json has all\n"
+    return f"{text}\n{_sentence(result)}\n"
 
 
 def _row(each: TunedLayout) -> list[object]:

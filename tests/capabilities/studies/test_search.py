@@ -78,6 +78,13 @@ class TestLayouts:
         found = ranked(spec_of("model.num_layers=4", recipe="mixtral-8x7b"), {"mbs": [1]})
         assert {each.spec.layout.ep for each in found} >= {1, 2, 4}
 
+    def test_stages_that_a_recipe_names_keep_their_number(self) -> None:
+        point = api.resolve_point(api.Request("deepseek-v3", "H100", "bf16", 1024))
+        assert isinstance(point, TrainingSpec)
+        found = ranked(point, {"tp": [1, 2], "cp": [1], "ep": [32, 64], "mbs": [1]})
+        assert point.layout in [each.spec.layout for each in found]
+        assert {each.spec.layout.pp * each.spec.layout.vp for each in found} == {32}
+
     @pytest.mark.parametrize("varied", [{"colour": [1]}, {"tp": [3]}])
     def test_what_cannot_be_searched(self, varied: dict[str, list[int]]) -> None:
         with pytest.raises(UserError):
