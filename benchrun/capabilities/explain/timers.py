@@ -63,14 +63,24 @@ class Printed:
     """What each rank computes, where the timers of all ranks are printed."""
     reports: tuple[Report, ...] = ()
 
-    def sums(self, cause: Name, steps: Floats) -> Floats:
-        """Seconds of the timers of ``cause`` on the slowest rank, in each of ``steps``."""
-        total = np.zeros(len(steps))
-        for name in self.names(cause):
-            by_step = self.timers[name]
-            for place, step in enumerate(steps):
-                spread = by_step.get(int(step))
-                total[place] += spread.high if spread else np.nan
+    def sums(self, cause: Name, steps: Floats, slowest: float) -> Floats:
+        """Seconds of the timers of ``cause`` on the slowest rank, in each of ``steps``: 0
+        in a step that has other timers alone, NaN in one without any.
+
+        Megatron stops the clock of its steps while it writes a checkpoint: a timer far
+        beyond the ``slowest`` step is of no step.
+        """
+        names = self.names(cause)
+        total = np.full(len(steps), np.nan)
+        for place, step in enumerate(steps):
+            stated = {
+                name: by_step[int(step)].high
+                for name, by_step in self.timers.items()
+                if int(step) in by_step
+            }
+            if stated:
+                own = [stated.get(name, 0.0) for name in names]
+                total[place] = sum(seconds for seconds in own if seconds <= 2 * slowest)
         return total
 
     def names(self, cause: Name) -> list[str]:

@@ -144,6 +144,20 @@ def test_a_healthy_log_with_timers_and_reports_has_no_fault(tmp_path: Path) -> N
     assert found["stretches"] == []
 
 
+def checkpoint(after_ms: float, save_ms: float) -> Iterator[str]:
+    for number in range(1, 100):
+        yield step(number, after_ms if number == 51 else 1250)
+        yield from over_ranks(forward_backward=(1100, 1110))
+        if number == 50:
+            yield from over_ranks(save_checkpoint=(save_ms, save_ms))
+
+
+@pytest.mark.parametrize(("after_ms", "save_ms"), [(1600, 20300), (1600, 1300)])
+def test_one_checkpoint_is_not_the_time_of_every_step(tmp_path: Path, after_ms: float, save_ms: float) -> None:
+    found = explained(tmp_path, checkpoint(after_ms, save_ms))
+    assert [cause for cause in found["causes"] if cause["seconds"] >= 0.03 * found["step_time_s"]] == []
+
+
 @pytest.mark.parametrize(
     ("log", "bounds"), [(rises, [(None, 209), (210, 259)]), (passes, [(None, 59), (60, 89), (90, 159)])]
 )
