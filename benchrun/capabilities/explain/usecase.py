@@ -184,9 +184,10 @@ def evidence(
     run = TolerantRun(run.path, run.read_only)
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
-        hint = None
-        if spec.stepped:
-            hint = f"name logs in place of runs: {run.path / artifacts.STDOUT}"
+        if not spec.stepped:
+            hint = f"benchrun report {run.path} shows what it measured"
+            raise UserError(f"{run.run_id} has no steps to explain", hint=hint)
+        hint = f"name logs in place of runs: {run.path / artifacts.STDOUT}"
         raise UserError(f"of {run.run_id} no layout is known, which explains its steps", hint=hint)
     measurement, rows = _measured(run, measurement or measure_run(run))
     times, steps = steps_of(rows, measurement.metrics.window)

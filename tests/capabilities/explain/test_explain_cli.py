@@ -54,6 +54,12 @@ def has_fault(found: dict[str, Any]) -> bool:
     return any(cause["kind"] == "fault" and cause["seconds"] >= least for cause in found["causes"])
 
 
+def test_a_server_has_no_steps_to_explain() -> None:
+    code, out, err = call("explain", paths.MEASURED / "deepseek-r1-inference-1167e5bf-20261124T165114Z-3d77")
+    assert (code, out) == (2, "")
+    assert "has no steps to explain" in err and "benchrun report" in err
+
+
 def test_json_has_the_keys_of_the_contract() -> None:
     found = document("explain", paths.MEASURED / TENSOR)
     assert list(found)[:5] == ["schema_version", "run", "step_time_s", "waterfall", "causes"]
