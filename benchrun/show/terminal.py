@@ -202,7 +202,10 @@ def run_page(result: RunResult) -> str:
     metrics = result.numbers
     parts = [f"# {result.run_id}\n"]
     if verdict is None:
-        parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
+        command = f"benchrun status {result.run_id} says how it ended"
+        if result.ending == "completed":
+            command = f"benchrun compare {result.run_id} judges it"
+        parts.append(f"**{result.judgement}**: {command}\n")
     else:
         limits = "".join(f" ({markdown_text(label.text)})" for label in verdict.labels)
         basis = "".join(

@@ -69,6 +69,12 @@ def test_a_run_that_broke_and_was_not_judged_is_counted_and_its_speed_is_not(end
     assert ending in run_page(broken)
 
 
+def test_the_page_of_a_run_names_the_command_that_judges_it() -> None:
+    for ending, command in (("completed", "compare"), ("failed", "status")):
+        unjudged = dataclasses.replace(result(9.0), verdict=None, ending=ending)
+        assert f"benchrun {command} {unjudged.run_id}" in run_page(unjudged)
+
+
 # The committed runs: logs give their numbers, memory was estimated, and they do not tell where they ran.
 
 
