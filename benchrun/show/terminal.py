@@ -202,19 +202,17 @@ def run_page(result: RunResult) -> str:
     metrics = result.numbers
     parts = [f"# {result.run_id}\n"]
     if verdict is None:
-        command = f"benchrun status {result.run_id} says how it ended"
-        if result.ending == "completed":
-            command = f"benchrun compare {result.run_id} judges it"
-        parts.append(f"**{result.judgement}**: {command}\n")
+        verb = "compare" if result.ending == "completed" else "status"
+        parts.append(f"**{result.judgement}**: benchrun {verb} {result.run_id}\n")
     else:
         limits = "".join(f" ({markdown_text(label.text)})" for label in verdict.labels)
         basis = "".join(
             f"- {name.strip()}: {markdown_text(text)}\n" for name, text in basis_rows(verdict)
         )
         parts.append(f"**{verdict.verdict}**{limits}: {markdown_text(verdict.reason)}\n\n{basis}")
-    if metrics is not None:
+    if metrics:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
-    elif result.metrics is not None:
+    elif result.metrics:
         problems = problems_of(result.metrics)
         parts.append(
             "".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems)
