@@ -38,8 +38,9 @@ def hang_of(
     guilty = set() if parted else _guilty(found, records, hosts)
     if size == 1 and not found:
         guilty |= {rank for rank, host in hosts.items() if host.sits}
-    if any(hosts[rank].moves_on for rank in guilty & hosts.keys()):
-        return None
+    for rank in guilty & hosts.keys():
+        if hosts[rank].moves_on or (rank not in found and hosts[rank].toils):
+            return None
     if (
         not guilty
         and not found
@@ -176,8 +177,8 @@ def _doing(
             )
         if host.stopped:
             yield f"rank {rank}: {host.stopped}"
-        elif host.computes and host.doing is None and rank not in found:
-            yield f"rank {rank} computes: slow work and an endless loop look alike"
+        elif host.computes and host.locked and rank not in found:
+            yield f"rank {rank} computes and keeps Python's lock, so that no other thread of it runs"
         if host.stack:
             yield f"rank {rank} is in {host.frames}"
 

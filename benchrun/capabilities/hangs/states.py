@@ -35,6 +35,8 @@ WAITS = "/threading.py", "/queue.py", "/subprocess.py"
 """Files of Python that do."""
 FLOW = 10**5
 """Least bytes per second by which it does: polls and heartbeats are fewer."""
+TRICKLE = 10**4
+"""The same of a process that it started, which answers no heartbeats."""
 MESSAGES = 4
 """Least messages per second of a local socket, whose bytes nothing counts."""
 
@@ -63,10 +65,11 @@ class State(Process, frozen=True):
 
     def carries(self, *processes: Process) -> bool:
         """Whether one of ``processes`` reads or writes."""
-        least = self.window_s
-        return any(
-            max(each.io_bytes / FLOW, each.received / MESSAGES) >= least for each in processes
-        )
+        for each in processes:
+            flow = FLOW if each is self else TRICKLE
+            if max(each.io_bytes / flow, each.received / MESSAGES) >= self.window_s:
+                return True
+        return False
 
     @property
     def is_helped(self) -> bool:
@@ -97,6 +100,8 @@ class Host:
     """``waits`` if its GPU is in a collective, ``computes`` if it is before one."""
     collects: bool = False
     """Whether Python collects garbage: slow, and no loop."""
+    locked: bool = False
+    """Whether its main thread keeps Python's lock, so that no other one could answer."""
 
     @property
     def doing(self) -> str | None:
@@ -131,11 +136,19 @@ class Host:
         """
         if self.state is None or self.stopped or self.doing == "waits":
             return False
-        if self.doing in LONG and self.state.state != "D":
+        if self.doing in LONG and self.state.state != "D" and "pipe" not in self.state.place:
             return True
         if self.state.is_helped or self.state.carries(self.state, *self.state.children):
             return True
         return self.computes and self.doing not in (None, "device")
+
+    @property
+    def toils(self) -> bool:
+        """Whether its host computes, which may be slow work: its GPU does not, and Python's lock is
+        not kept all the time.
+        """
+        on_device = self.doing == "device" or self.device == "computes"
+        return self.computes and not (self.stopped or on_device or self.locked)
 
     @property
     def file(self) -> str:
@@ -158,7 +171,7 @@ class Host:
         elif self.state and self.state.carries(self.state):
             words = "reads or writes"
         elif self.computes:
-            words = "computes"
+            words = "computes (slow work, or an endless loop)"
         elif self.moves_on:
             words = "waits for a process of its own"
         return f"{words} in {self.frames}" if self.stack else words
@@ -173,6 +186,8 @@ class Host:
         return self.state.place.startswith(LOCKS) or self.file.endswith(WAITS)
 
 
+BY_SIGNAL, ANSWERED = "(most recent call first)", re.compile(r"^Current thread.*\n.*_listen$", re.M)
+"""Stacks of faulthandler, and those that a thread of the rank wrote itself."""
 COLLECTS = "Garbage-collecting"
 """Line of Python's faulthandler above the stack of a thread that collects garbage."""
 
@@ -182,7 +197,7 @@ def read(files: Iterable[Path]) -> dict[int, Host]:
     states: dict[int, State] = {}
     stacks: dict[int, tuple[Frame, ...]] = {}
     devices: dict[int, str] = {}
-    collecting = set()
+    collecting, locked = set(), set()
     for path in files:
         if re.fullmatch(r"rank_\d+\.json", path.name):
             try:
@@ -196,12 +211,15 @@ def read(files: Iterable[Path]) -> dict[int, Host]:
                 devices[int(match[2])] = text
             else:
                 stacks[int(match[2])] = main_stack(text)
+                if BY_SIGNAL in text and not ANSWERED.search(text):
+                    locked.add(int(match[2]))
                 if COLLECTS in text:
                     collecting.add(int(match[2]))
     found = {}
     for rank in states.keys() | stacks.keys():
         stack = stacks.get(rank, ())
-        found[rank] = Host(states.get(rank), stack, devices.get(rank), rank in collecting)
+        device = devices.get(rank)
+        found[rank] = Host(states.get(rank), stack, device, rank in collecting, rank in locked)
     return found
 
 

@@ -153,7 +153,9 @@ def _since(ranks: set[int], found: dict[int, Wait], records: Records) -> int:
 
 
 def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
-    """Ranks whose call of the same number differs from that of most others."""
+    """Ranks whose call of the same number differs from that of most others, or that alone did
+    not come to a call, or alone came to one.
+    """
     first = min((found[rank].op for rank in ranks), key=lambda op: op.sequence, default=None)
     if first is None or first.peer is not None:
         return set()
@@ -164,8 +166,29 @@ def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[
             calls[rank] = own.call
     usual = Counter(calls.values()).most_common(2)
     if len(usual) < 2 or usual[0][1] == usual[1][1]:
-        return set()
+        return _absent(ranks, found, records)
     return {rank for rank, call in calls.items() if call != usual[0][0]}
+
+
+def _absent(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
+    """The few that did not come to a call in which most of its group wait, or the few that
+    came to one; empty where two calls name different ranks.
+    """
+    few: set[int] = set()
+    for op in (found[rank].op for rank in ranks if found[rank].op.peer is None):
+        members = records.groups.get(op.group, ())
+        came = set()
+        for rank in members:
+            if rank not in records.dumps or (called := records.dumps[rank].called(op)) is None:
+                return set()
+            if called:
+                came.add(rank)
+        fewer = min(came, set(members) - came, key=len)
+        if 2 * len(fewer) < len(members):
+            if few and fewer != few:
+                return set()
+            few = fewer or few
+    return few
 
 
 def new_turns(dump: Dump, since_ns: int, records: Records) -> set[Turn]:

@@ -95,6 +95,7 @@ def test_a_dead_loader(tmp_path: Path, state: str) -> None:
 SLOW = {
     "a loader that computes": (IN_LOADER, {"children": [{"state": "R", "cpu_s": 1.9}]}),
     "a loader that reads": (IN_LOADER, {"children": [{"state": "D", "io_bytes": 10**7}]}),
+    "a loader whose server is slow": (IN_LOADER, {"children": [{"state": "S", "io_bytes": 50_000}]}),
     "a loader that receives": (IN_LOADER, {"children": [{"state": "S", "received": 20}]}),
     "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
     "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
@@ -146,10 +147,10 @@ IN_SUBPROCESS = "/usr/lib/python3.11/subprocess.py", 2004, "_try_wait"
 @pytest.mark.parametrize(
     ("frames", "facts", "words"),
     [
-        *((frames, facts, "loads data in") for frames, facts in list(SLOW.values())[:3]),
+        *((frames, facts, "loads data in") for frames, facts in list(SLOW.values())[:4]),
         (IN_SAVE, {"io_bytes": 10**8}, "saves a checkpoint in save"),
         (SLEEPING, {"io_bytes": 10**8}, "reads or writes in work"),
-        (SLEEPING, {"cpu_s": 2.0}, "computes in work"),
+        (SLEEPING, {"cpu_s": 2.0}, "computes (slow work, or an endless loop) in work"),
         (IN_SUBPROCESS, {"io_bytes": 10**8}, "waits for a process of its own in _try_wait"),
         ((), {"children": [{"state": "R", "cpu_s": 1.9}]}, "waits for a process of its own"),
         ((), {}, "waits"),
@@ -180,12 +181,31 @@ def test_a_rank_that_computes_for_ever_hangs(tmp_path: Path, frames: tuple[str, 
     assert found(tmp_path).ranks == [1]
 
 
-def test_an_answer_says_that_slow_work_looks_like_an_endless_loop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_rank_that_computes_hangs_only_if_no_other_thread_of_it_runs(tmp_path: Path, recorded: bool) -> None:
+    """Slow work and an endless loop look alike; one that keeps Python's lock stops the rank's other threads."""
+    if recorded:
+        write(tmp_path, 2, 2, Fault("host", (1,)))
     put(tmp_path, 0, IN_COLLECTIVE)
     put(tmp_path, 1, SLEEPING, state="R", cpu_s=2.0)
-    assert any("look alike" in line for line in found(tmp_path).evidence)
+    hang = found(tmp_path)
+    assert hang.ranks == [1] and any("keeps Python's lock" in line for line in hang.evidence)
+    answered = (
+        stack(SLEEPING).replace("Current thread", "Thread").replace("Thread 0x00007f1", "Current thread 0x00007f1")
+    )
+    (tmp_path / "stack_1.txt").write_text(answered)
+    assert found(tmp_path) is None
+    assert "endless loop" in at_work(tmp_path.iterdir())
     put(tmp_path, 1, SLEEPING)
-    assert not any("look alike" in line for line in found(tmp_path).evidence)
+    assert found(tmp_path).ranks == [1]
+
+
+def test_a_checkpoint_into_a_full_pipe_hangs_until_somebody_reads_it(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, IN_SAVE, place="anon_pipe_write", children=[{"state": "R", "io_bytes": 10**5}])
+    assert found(tmp_path) is None
+    put(tmp_path, 1, IN_SAVE, place="anon_pipe_write", children=[{"state": "S"}])
+    assert found(tmp_path).ranks == [1]
 
 
 def test_a_rank_that_collects_garbage_is_slow(tmp_path: Path) -> None:
