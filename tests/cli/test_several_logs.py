@@ -65,7 +65,7 @@ def test_a_directory_of_logs_is_as_many_blocks() -> None:
     trainings = [str(LOGS / row["file"]) for row in EXPECTED]
     assert [each["file"] for each in parsed][: len(trainings)] == trainings
     results = [each["file"] for each in parsed][len(trainings) :]
-    assert len(results) == 11 and all(name.startswith(str(LOGS / "serving")) for name in results)
+    assert len(results) == 3 and all(name.startswith(str(LOGS / "serving")) for name in results)
     text = call("parse", LOGS).stdout.splitlines()
     names = [line.split("  (")[0] for line in text if line.startswith(str(LOGS))]  # a label may follow
     assert names == [each["file"] for each in parsed]
