@@ -60,7 +60,7 @@ class Cure(Frozen):
 
     advice: str
     saving_s: Saving | None = None
-    """What a run with this change would show; repeats of a run differ too, so that the
+    """Seconds that a run with this change would save; repeats of a run differ too, so that the
     least may be below zero. Null if no record says how much of the cause it takes away.
     """
 
@@ -88,7 +88,7 @@ class Cause(Frozen):
     advice: str
     """Changes that would help."""
     cures: tuple[Cure, ...] = ()
-    """The same changes, each with what it saves."""
+    """Changes of ``advice``, each with its saving."""
 
 
 class Against(Frozen):

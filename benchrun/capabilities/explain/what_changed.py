@@ -1,4 +1,4 @@
-"""What a rank, a GPU or a host does differently since the steps take longer."""
+"""Changes of a rank, a GPU or a host since the steps take longer."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -70,7 +70,7 @@ def hang_of(
 
 
 def at_work(files: Iterable[Path]) -> str:
-    """What each rank of a job does, in one sentence."""
+    """Activity of each rank of a job, in one sentence."""
     files = sorted(files)
     records, hosts = dumps.read(files), states.read(files)
     found = waits(records, {})

@@ -36,7 +36,7 @@ WAITS = "/threading.py", "/queue.py", "/subprocess.py"
 FLOW = 10**5
 """Least bytes per second by which it does: polls and heartbeats are fewer."""
 TRICKLE = 10**4
-"""The same of a process that it started, which answers no heartbeats."""
+"""Least bytes per second of a process that it started, which answers no heartbeats."""
 MESSAGES = 4
 """Least messages per second of a local socket, whose bytes nothing counts."""
 
@@ -157,12 +157,12 @@ class Host:
 
     @property
     def frames(self) -> str:
-        """Where its main thread is; empty where that is not known."""
+        """Place of its main thread in the code; empty where that is not known."""
         return ", called by ".join(map(str, self.stack[:FRAMES]))
 
     @property
     def activity(self) -> str:
-        """What it does, in words."""
+        """Activity of its main thread, in words."""
         words = "waits"
         if self.doing:
             words = ACTIVITIES[self.doing]

@@ -1,4 +1,4 @@
-"""What the runs of a report show together: slow nodes, failures, changes of the step time.
+"""Findings over all runs of a report: slow nodes, failures, changes of the step time.
 
 Like is compared with like: what is said of points, frameworks and changes leaves out
 runs on a node that is slow, and of a point those with another driver.
@@ -108,7 +108,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the runs of a report show together."""
+    """Findings over all runs of a report."""
 
     results: Sequence[RunResult]
     blaming: Mapping[str, Sequence[str]]
