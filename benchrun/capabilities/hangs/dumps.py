@@ -102,6 +102,8 @@ class Records:
     """Ranks of each group."""
     titles: dict[str, str] = field(default_factory=dict)
     """Short name of each group."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Description of each group: two of the same short name differ in it."""
     damaged: set[int] = field(default_factory=set)
     """Ranks whose file cannot be read."""
     written_s: float = 0.0
@@ -125,9 +127,10 @@ def read(files: Iterable[Path]) -> Records:
             records.damaged.add(int(match[1]))
     records.damaged -= documents.keys()
     for document in documents.values():
-        for name, ranks, title in _groups(document):
+        for name, ranks, kind in _groups(document):
             records.groups[name] = ranks
-            records.titles[name] = title
+            records.kinds[name] = kind
+            records.titles[name] = GROUPS.get(kind, GROUPS.get(kind.removesuffix("_GROUP"), kind))
     for rank, document in sorted(documents.items()):
         try:
             records.dumps[rank] = _dump(rank, document, records.groups)
@@ -146,21 +149,17 @@ def _document(data: bytes, path: Path) -> Any:
 
 
 def _groups(document: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """Name, ranks and short name of each group that a dump describes."""
+    """Name, ranks and description of each group that a dump describes."""
     config = document.get("pg_config")
     for each in config.values() if isinstance(config, dict) else ():
         if not (isinstance(each, dict) and each.get("name")):
             continue
         found = re.findall(r"\d+", str(each.get("ranks")))
         if found:
-            yield str(each["name"]), tuple(map(int, found)), _title(each)
-
-
-def _title(group: dict[str, Any]) -> str:
-    text = str(group.get("desc", ""))
-    if text in ("", "undefined"):
-        return str(group["name"])
-    return GROUPS.get(text, GROUPS.get(text.removesuffix("_GROUP"), text))
+            kind = str(each.get("desc", ""))
+            if kind in ("", "undefined"):
+                kind = str(each["name"])
+            yield str(each["name"]), tuple(map(int, found)), kind
 
 
 def _dump(rank: int, document: dict[str, Any], groups: dict[str, tuple[int, ...]]) -> Dump:

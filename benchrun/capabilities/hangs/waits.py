@@ -1,21 +1,19 @@
 """Who waits for whom, by the recorders of all ranks: a chain of waits ends at the guilty rank."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
 from .dumps import Dump, Op, Records
 
-CONTEXT = 3
+CONTEXT = 2
 """Calls before one that show which call usually comes next; calls after one that show a shift."""
 Calls = Mapping[int, Op]
 """A rank's calls in one group by their number."""
-Turn = tuple[tuple[str, str, str], ...]
-"""Calls, and the one that came after them."""
-LATELY_NS = 10**9
-"""Time before the first call that waits in which its cause was called."""
+Call = tuple[str, str, str, int | None]
+"""Kind of the group, name, shape and peer of a call."""
 
 
 @dataclass
@@ -119,45 +117,88 @@ def circle(found: dict[int, Wait]) -> set[int]:
 
 
 def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
-    """The ranks of a circle that called something else than the others, or than they did
-    before; empty if the recorders do not show it.
+    """The ranks of a circle that called something else than they did before, or than most others
+    did; empty if the recorders do not show it.
     """
     if not ranks:
         return set()
-    since_ns = _since(ranks, found, records)
-    turns = {rank: new_turns(dump, since_ns, records) for rank, dump in records.dumps.items()}
-    made = Counter(turn for each in turns.values() for turn in each)
-    strayed = set()
-    shared = set(made)
-    for rank, each in turns.items():
-        rare = {turn for turn in each if 2 * made[turn] <= len(turns)}
-        if rare:
-            strayed.add(rank)
-            shared &= rare
-    # Ranks that each did something else began something new, such as an evaluation.
-    if strayed and shared and strayed < ranks:
-        return strayed
+    made = {rank: _program(dump, records) for rank, dump in records.dumps.items()}
+    for start in _starts(ranks, records):
+        since = {}
+        for rank, dump in records.dumps.items():
+            if own := dump.same(start):
+                since[rank] = dump.ops.index(own) + 1
+        new = {rank: _new(made[rank], place) for rank, place in since.items()}
+        times = Counter(call[:3] for call in new.values() if call)
+        strayed = {rank for rank, call in new.items() if call and 2 * times[call[:3]] <= len(new)}
+        # Ranks that each did something else began something new, such as an evaluation.
+        alone = len({new[rank] for rank in strayed}) == 1 and not any(map(new.get, ranks - strayed))
+        if alone and strayed < ranks:
+            return strayed
+        if apart := _apart({rank: made[rank][place:] for rank, place in since.items()}):
+            return apart
     return _minority(ranks, found, records)
 
 
-def _since(ranks: set[int], found: dict[int, Wait], records: Records) -> int:
-    """Time from which on a call may be the cause: a moment before the first wait, or the last
-    collective that ended on all of ``ranks``.
-    """
-    since_ns = min(found[rank].op.created_ns for rank in ranks) - LATELY_NS
+def _starts(ranks: set[int], records: Records) -> Iterator[Op]:
+    """The last collective of each kind that has ended on all of ``ranks``, the latest first."""
+    seen = set()
     for op in reversed(records.dumps[min(ranks)].ops):
-        together = op.peer is None and ranks <= set(records.groups.get(op.group, ()))
-        if together and all(records.dumps[rank].ended(op) for rank in ranks):
-            return min(since_ns, op.created_ns)
-    return since_ns
+        if (
+            op.call in seen
+            or op.peer is not None
+            or not ranks <= set(records.groups.get(op.group, ()))
+        ):
+            continue
+        if all(records.dumps[rank].ended(op) for rank in ranks):
+            seen.add(op.call)
+            yield op
+
+
+def _program(dump: Dump, records: Records) -> list[Call]:
+    """The calls of a rank, as other ranks make them in groups of their own."""
+    calls = []
+    for op in dump.ops:
+        calls.append((records.kinds.get(op.group, op.group), op.name, op.shape, op.peer))
+    return calls
+
+
+def _new(calls: list[Call], place: int) -> Call | None:
+    """The first of ``calls`` from ``place`` on that never came there before, after the same calls."""
+    best = _alike(calls, calls[place:])
+    for earlier in range(CONTEXT, place):
+        if calls[earlier - CONTEXT : earlier] == calls[place - CONTEXT : place]:
+            best = max(best, _alike(calls[earlier:], calls[place:]))
+    return calls[place + best] if place + best < len(calls) else None
+
+
+def _alike(some: list[Call], others: list[Call]) -> int:
+    """Number of calls with which both begin."""
+    for number, (one, other) in enumerate(zip(some, others, strict=False)):
+        if one != other:
+            return number
+    return min(len(some), len(others))
+
+
+def _apart(made: Mapping[int, list[Call]]) -> set[int]:
+    """The few whose calls go on otherwise than those of most; empty in a pipeline, whose stages
+    do that.
+    """
+    if any(call[3] is not None for calls in made.values() for call in calls):
+        return set()
+    alike = {}
+    for rank, calls in made.items():
+        same = [_alike(calls, other) == min(len(calls), len(other)) for other in made.values()]
+        alike[rank] = dict(zip(made, same, strict=True))
+    most = [rank for rank, same in alike.items() if 2 * sum(same.values()) > len(made)]
+    agree = most and all(alike[rank][other] for rank in most for other in most)
+    return made.keys() - most if agree else set()
 
 
 def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
-    """Ranks whose call of the same number differs from that of most others, or that alone did
-    not come to a call, or alone came to one.
-    """
-    first = min((found[rank].op for rank in ranks), key=lambda op: op.sequence, default=None)
-    if first is None or first.peer is not None:
+    """Ranks whose call of the same number differs from that of most others."""
+    first = min((found[rank].op for rank in ranks), key=lambda op: op.sequence)
+    if first.peer is not None:
         return set()
     calls: dict[int, tuple[str, str, str]] = {}
     for rank in records.groups.get(first.group, ()):
@@ -166,49 +207,8 @@ def _minority(ranks: set[int], found: dict[int, Wait], records: Records) -> set[
             calls[rank] = own.call
     usual = Counter(calls.values()).most_common(2)
     if len(usual) < 2 or usual[0][1] == usual[1][1]:
-        return _absent(ranks, found, records)
+        return set()
     return {rank for rank, call in calls.items() if call != usual[0][0]}
-
-
-def _absent(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
-    """The few that did not come to a call in which most of its group wait, or the few that
-    came to one; empty where two calls name different ranks.
-    """
-    few: set[int] = set()
-    for op in (found[rank].op for rank in ranks if found[rank].op.peer is None):
-        members = records.groups.get(op.group, ())
-        came = set()
-        for rank in members:
-            if rank not in records.dumps or (called := records.dumps[rank].called(op)) is None:
-                return set()
-            if called:
-                came.add(rank)
-        fewer = min(came, set(members) - came, key=len)
-        if 2 * len(fewer) < len(members):
-            if few and fewer != few:
-                return set()
-            few = fewer or few
-    return few
-
-
-def new_turns(dump: Dump, since_ns: int, records: Records) -> set[Turn]:
-    """Calls since then that a rank made once, where another one came after the same calls
-    before.
-    """
-    calls = []
-    for op in dump.ops:
-        calls.append((records.titles.get(op.group, op.group), op.name, op.shape))
-    followers: dict[Turn, set[tuple[str, str, str]]] = {}
-    times: Counter[Turn] = Counter()
-    new = set()
-    for place in range(CONTEXT, len(calls)):
-        turn = tuple(calls[place - CONTEXT : place + 1])
-        usual = followers.setdefault(turn[:-1], set())
-        times[turn] += 1
-        if usual and turn[-1] not in usual and dump.ops[place].created_ns >= since_ns:
-            new.add(turn)
-        usual.add(turn[-1])
-    return {turn for turn in new if times[turn] == 1}
 
 
 class Parting(NamedTuple):
@@ -243,7 +243,6 @@ def _shift(calls: Mapping[int, Calls], number: int) -> Parting | None:
     sides: dict[tuple[str, str, str], set[int]] = {}
     for rank, each in calls.items():
         sides.setdefault(each[number].call, set()).add(rank)
-    usual = {call for each in calls.values() for call in _usual(each, number)}
     for short, long in permutations(sides.values(), 2):
         if len(sides) > 2 or not all(
             _lacks(calls[a], calls[b], number) for a in short for b in long
@@ -253,7 +252,7 @@ def _shift(calls: Mapping[int, Calls], number: int) -> Parting | None:
         op = here[min(long)]
         if len(short) != len(long):
             return Parting(op, min(short, long, key=len), here)
-        strange = [side for side in (short, long) if here[min(side)].call not in usual]
+        strange = [side for side in (short, long) if _is_new(calls[min(side)], number)]
         if len(strange) == 1:
             return Parting(op, strange[0], here)
     return None
@@ -270,15 +269,9 @@ def _lacks(short: Calls, long: Calls, number: int) -> bool:
     return alike >= CONTEXT
 
 
-def _usual(calls: Calls, number: int) -> set[tuple[str, str, str]]:
-    """The calls that came after the same calls as that of ``number``, before it."""
-    found = set()
-    for each, op in calls.items():
-        if each < number and _before(calls, each) == _before(calls, number):
-            found.add(op.call)
-    return found
-
-
-def _before(calls: Calls, number: int) -> list[tuple[str, str, str] | None]:
-    before = [calls.get(each) for each in range(number - CONTEXT, number)]
-    return [op.call if op else None for op in before]
+def _is_new(calls: Calls, number: int) -> bool:
+    before = [(*op.call, None) for each, op in calls.items() if each < number]
+    return (
+        _new([("", "", "", None), *before, (*calls[number].call, None)], len(before) + 1)
+        is not None
+    )
