@@ -21,7 +21,9 @@ from benchrun.rundir.find import open_run
 
 RUNS = Path(__file__).with_name("advice.tar.xz")
 TWICE = {"x0": "x9", "b0": "b9", "c0": "c12"}
-"""Runs that were repeated last: the mean counts."""
+TWICE |= {"2m0": "2m9", "2g0": "2g9", "2n0": "2n9", "2r0": "2r9", "2w0": "2w9"}
+TWICE |= {"2c0": "2c12", "2d0": "2d12"}
+"""Runs that were repeated last: the mean counts. Those of the second set begin with a 2."""
 TRIED = """
 x1 x0 1 recompute recompute less
 x6 x0 1 recompute recompute less
@@ -63,6 +65,45 @@ c8 c9 1 data more loader
 c11 c0 1 host bind
 t0 q2 1 exposed_tp a smaller tp
 c2 c0 1 exposed_tp a smaller tp
+2m1 2m0 1 recompute recompute less
+2m2 2m0 1 memory_bound fused
+2m3 2m0 1 memory_bound keep the activations
+2m0 2m4 2 host larger micro
+2m0 2m5 4 host larger micro
+2m4 2m5 2 host larger micro
+2m0 2m6 1 host CUDA
+2m7 2m8 1 memory_bound transformer-engine
+2ma 2m0 1 host bind
+2mb 2mc 1 data more loader
+2g0 2g1 1 host CUDA
+2g0 2g2 2 host larger micro
+2g0 2g3 4 host larger micro
+2g2 2g3 2 host larger micro
+2g4 2g0 1 recompute recompute less
+2g5 2g0 1 memory_bound fused
+2n0 2n1 2 host larger micro
+2n0 2n2 4 host larger micro
+2n1 2n2 2 host larger micro
+2n3 2n0 1 recompute recompute less
+2n0 2n4 1 host CUDA
+2n5 2n0 1 memory_bound fused
+2r0 2r1 2 host larger micro
+2r0 2r2 8 host larger micro
+2r1 2r2 4 host larger micro
+2r0 2r3 1 host CUDA
+2w1 2w0 1 recompute recompute less
+2w3 2w0 1 memory_bound fused
+2c1 2c0 1 recompute recompute less
+2c3 2c4 4 bubble twice
+2c0 2c5 2 host larger micro
+2c6 2c0 4 exposed_dp twice
+2c7 2c0 1 host bind
+2c8 2c9 1 data more loader
+2d1 2d0 1 recompute recompute less
+2d3 2d4 2 bubble twice
+2d0 2d5 4 host larger micro
+2d6 2d0 2 exposed_dp twice
+2d8 2d9 1 data more loader
 """
 """The run that got the advice, the run with it, how many times as much of what the advice
 doubles, and the advice by its cause and first words.

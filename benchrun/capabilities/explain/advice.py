@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import yaml
 
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.judge.difference import NOTICEABLE
+from benchrun.measure.statistics import Floats
 from benchrun.paths import table
 from benchrun.recipes.capability import incapable
 from benchrun.runspec.identity import value_of
 from benchrun.runspec.spec import TrainingSpec
 
 from .model import Cause, Cure, Name, Saving
-from .saving import of_another_run, of_share
+from .saving import between, of_share
+
+SPREAD = 1.22
+"""Half of a normal 90 % over its quartiles' distance: repeats differ as steps do."""
 
 
 def fault(
@@ -50,17 +55,17 @@ def choice(
     )
 
 
-def advised(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Cause:
+def advised(cause: Cause, spec: TrainingSpec | None, times: Floats) -> Cause:
     """Return the cause with the advice of the table, unless it has its own, and with what
     each and the best saves.
 
     Left out is a setting that the run has, and one that its framework would refuse.
-    ``spec``: None if the settings are not known.
+    ``spec``: None if the settings are not known; ``times``: of the steps, in s.
     """
     whole = cause.saving_s
     if cause.advice:
         return cause.model_copy(update={"cures": (Cure(advice=cause.advice, saving_s=whole),)})
-    cures = tuple(_cures(cause, spec, step_s))
+    cures = tuple(_cures(cause, spec, times))
     advice = "; ".join(cure.advice for cure in cures)
     savings = [cure.saving_s for cure in cures if cure.saving_s]
     best = whole
@@ -69,11 +74,12 @@ def advised(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Cause:
     return cause.model_copy(update={"advice": advice, "cures": cures, "saving_s": best})
 
 
-def _cures(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Iterator[Cure]:
-    """Every advice. A fault ends as a whole, by any advice that is no setting and has no
-    shares of its own.
-    """
+def _cures(cause: Cause, spec: TrainingSpec | None, times: Floats) -> Iterator[Cure]:
+    """Every advice. A fault ends as a whole, by any that is no setting and has no shares."""
     whole, faulty = cause.saving_s, cause.kind == "fault"
+    step_s = float(np.mean(times))
+    low, high = np.quantile(times, (0.25, 0.75))
+    apart = max(NOTICEABLE * step_s, SPREAD * (high - low))
     for row in table(__file__):
         if row["cause"] == cause.cause and (
             spec is None or not row["set"] or _possible(spec, *row["set"].split("="))
@@ -84,7 +90,7 @@ def _cures(cause: Cause, spec: TrainingSpec | None, step_s: float) -> Iterator[C
             if whole and most and (least == "1" or not faulty):
                 limit = float(row["of_step"] or 1) * step_s
                 saved = of_share(whole, float(least), float(most), limit)
-                saved = of_another_run(saved, NOTICEABLE * step_s)
+                saved = between(saved.low - apart, saved.high + apart)
             yield Cure(advice=row["advice"], saving_s=saved)
 
 

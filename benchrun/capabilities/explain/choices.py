@@ -209,9 +209,11 @@ def _of_stages(run: Evidence, busy: float) -> Cause | None:
 def _of_turns(run: Evidence) -> Iterator[Cause]:
     """Ranks of a stage that are slow by turns, as with uneven samples or experts.
 
-    A rank that is always slow is a fault of its own. On CPUs this is noise of other
-    processes.
+    A rank that is always slow is a fault of its own. Where every rank has the same work,
+    this is noise of other processes.
     """
+    if run.same_work and not run.routed:
+        return
     turns = []
     for times in by_stage(run):
         turns.append(np.max(times, axis=0) - np.mean(times, axis=0))

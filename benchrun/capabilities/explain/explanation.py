@@ -59,7 +59,7 @@ def explain(
     spec = None
     if not run.log_alone:
         spec = run.spec
-    ranked = [advised(cause, spec, run.step_s) for cause in _ranked(causes, run.step_s)]
+    ranked = [advised(cause, spec, run.times) for cause in _ranked(causes, run.step_s)]
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),

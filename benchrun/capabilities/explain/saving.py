@@ -90,8 +90,3 @@ def of_share(whole: Saving, least: float, most: float, limit: float) -> Saving:
         return whole
     high = min(most * whole.high, limit)
     return between(min(least * whole.low, high), high)
-
-
-def of_another_run(saved: Saving, apart: float) -> Saving:
-    """Saving that another run shows, which differs by up to ``apart`` seconds anyway."""
-    return saved.model_copy(update={"low": saved.low - apart, "high": saved.high + apart})

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_explain_cli import call
 
@@ -51,7 +52,7 @@ def advice(run: str, cause: Name, **training: object) -> str:
     spec = open_run(run).spec
     assert isinstance(spec, TrainingSpec)
     spec = spec.model_copy(update={"training": spec.training.model_copy(update=training)})
-    return advised(choice(cause, 1.0, ""), spec, 1.0).advice
+    return advised(choice(cause, 1.0, ""), spec, np.ones(2)).advice
 
 
 def test_a_setting_in_force_is_no_advice() -> None:
@@ -67,4 +68,4 @@ def test_what_the_framework_refuses_is_no_advice() -> None:
 
 
 def test_of_a_log_alone_all_is_advised() -> None:
-    assert "cuda_graphs" in advised(choice("host", 1.0, ""), None, 1.0).advice
+    assert "cuda_graphs" in advised(choice("host", 1.0, ""), None, np.ones(2)).advice

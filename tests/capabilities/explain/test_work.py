@@ -157,7 +157,9 @@ def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:
         )
         for rank in ranks.ranks
     )
-    causes = {cause.cause: cause for cause in explained(known(ranks=ranks.model_copy(update={"ranks": turns}))).causes}
+    of_turns = ranks.model_copy(update={"ranks": turns})
+    assert "imbalance" not in [cause.cause for cause in explained(known(ranks=of_turns)).causes], "of equal work"
+    causes = {cause.cause: cause for cause in explained(known(ranks=of_turns, same_work=False)).causes}
     assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.6))
     assert "slow_rank" not in causes
     assert "imbalance" not in [cause.cause for cause in explained(known(ranks=spread({2: 0.5}))).causes]
