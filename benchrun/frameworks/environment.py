@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 from benchrun import hardware
 from benchrun.paths import table
+from benchrun.runspec.image_names import nemo_release
 
 CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "": lambda spec: True,
     "gpu": lambda spec: spec.gpu != "CPU",
     "fp8": lambda spec: spec.precision == "fp8",
     "nvfp4": lambda spec: spec.precision == "nvfp4",
+    "moe_overlap": lambda spec: spec.training.moe_overlap,
+    "nemo26.06": lambda spec: (nemo_release(spec.image) or "") >= "26.06",
     "flex": lambda spec: spec.training.moe_dispatcher != "alltoall",
     "pp": lambda spec: spec.layout.pp > 1,
     "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
@@ -40,10 +43,9 @@ class Variable(NamedTuple):
 
 def variables(framework: str, spec: Any) -> dict[str, Variable]:
     """The variables of ``framework`` by name, in the order of the table."""
-    rows = [row for row in table(__file__) if framework in row["frameworks"].split()]
     found = {}
-    for row in rows:
-        if _applies(row["when"], spec):
+    for row in table(__file__):
+        if framework in row["frameworks"].split() and _applies(row["when"], spec):
             found[row["name"]] = Variable(row["value"], row["why"])
     return found
 

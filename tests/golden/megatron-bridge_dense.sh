@@ -94,6 +94,7 @@ export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper; d
 export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
 export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
+export NCCL_GRAPH_REGISTER=0  # CUDA graphs and memory segments that grow: registered buffers would move
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 export TORCH_NCCL_TRACE_BUFFER_SIZE=2000  # PyTorch remembers the last collectives of each rank
@@ -155,7 +156,7 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:26.08' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_CTA_POLICY,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_NORM_BWD_USE_CUDNN,NVTE_NORM_FWD_USE_CUDNN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_HIGH_PRIORITY,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_CTA_POLICY,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_GRAPH_REGISTER,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_NORM_BWD_USE_CUDNN,NVTE_NORM_FWD_USE_CUDNN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_HIGH_PRIORITY,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

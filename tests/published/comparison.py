@@ -59,7 +59,9 @@ LAYOUT = ("train.global_batch_size", "train.micro_batch_size", *(f"model.{each}_
 NOTHING = "-"
 """Every way to say that something is off."""
 OFF = ("None", "False", "", "[]", "0", "none", "no_shard")
-NOT_SPEED = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM", "NVTE_FLASH_ATTN")
+NOT_SPEED = re.compile(
+    "HF_HUB_|TRANSFORMERS_|TOKENIZERS_|NVTE_F(LASH|USED)_ATTN|NCCL_DEBUG|TORCH_NCCL_(TRACE|DEBUG|DUMP)"
+)
 """Variables that change no speed, or that stand for an argument (the attention backend)."""
 DENSE = ("llama3-8b", "llama3-70b", "llama3.1-405b", "nemotron-h-56b")
 WHOLE = "full_iteration"
@@ -182,6 +184,8 @@ def _text(node: ast.expr) -> str:
 
 def plain(key: str, value: str | None) -> str:
     """One spelling per value."""
+    if key.startswith("env."):
+        return value or NOTHING
     if value is None or value in OFF or (key == "model.virtual_pipeline_model_parallel_size" and value == "1"):
         return NOTHING
     if key == "model.pipeline_model_parallel_layout":
@@ -197,7 +201,7 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         return {plain(other, row.get(other)), plain(other, ours.get(other))}
 
     if part == "env":
-        return name not in NOT_SPEED
+        return not NOT_SPEED.match(name)
     if name.startswith("moe_") or name == "use_fused_weighted_squared_relu":
         if name in ("moe_flex_dispatcher_backend", "moe_flex_dispatcher_num_sms"):
             return "flex" in either("model.moe_token_dispatcher_type")
@@ -243,10 +247,13 @@ def _hybridep(row: Values, ours: Values) -> bool:
 def differences(recipe: str, point: Point, spec: TrainingSpec, row: Values, ours: Values) -> list[Difference]:
     """Every argument that matters and differs; a batch that grows with the GPUs at the publisher's number."""
     found = []
-    for key, value in row.items():
+    of_bridge = row["framework"] == spec.framework == FRAMEWORK and row["commit"]
+    for key in {**row, **ours}:
+        value = row.get(key, "")
+        said = value or (of_bridge and key.startswith("env."))
         scaled = key == "train.global_batch_size" and row["num_gpus"] != str(point.num_gpus)
         told = row["framework"] == spec.framework or key in ours
-        if "." not in key or value == "" or scaled or not told or not matters(key, row, ours):
+        if "." not in key or not said or scaled or not told or not matters(key, row, ours):
             continue
         stated, published = plain(key, ours.get(key)), plain(key, value)
         if stated != published:
@@ -271,7 +278,9 @@ def _named(row: Values, point: Point) -> bool:
     source = point.group.source or ""
     first, last = _releases(row["release"]), _releases(source)
     overlap = bool(first and last) and first[0] <= last[-1] and last[0] <= first[-1]
-    return overlap or row["commit"] in source or f"({ORDER.get(row['release'], '-')}" in source
+    before = "[^);]*" if point.framework == FRAMEWORK else ""
+    release = rf"\({before}{ORDER.get(row['release'], '-')}"
+    return overlap or row["commit"] in source or bool(re.search(release, source))
 
 
 def _releases(text: str) -> list[tuple[int, ...]]:
@@ -319,7 +328,7 @@ def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match
         layout = sum(each.key in LAYOUT for each in found)
         release = [*ORDER, row["release"]].index(row["release"])
         scaled = row["num_gpus"] != str(point.num_gpus)
-        named = spec.framework == FRAMEWORK or _named(row, point)  # Megatron-Bridge's are of the image's release
+        named = _named(row, point)
         rank = (layout, scaled, not named, release, len(found))
         if best is None or rank < best[0]:
             best = (rank, Match(point, spec, row, found))

@@ -60,7 +60,18 @@ ABSENT = (
         "onnx",
         "quack",
     ),
-    *("fast_hadamard_transform", "imageio", "cv2", "av", "vllm", "nemo", "cuda", "flask_restful", "bitstring"),
+    *(
+        "fast_hadamard_transform",
+        "fused_weight_gradient_mlp_cuda",
+        "imageio",
+        "cv2",
+        "av",
+        "vllm",
+        "nemo",
+        "cuda",
+        "flask_restful",
+        "bitstring",
+    ),
 )
 
 
@@ -292,6 +303,7 @@ def flat(folder: Path) -> Iterator[dict[str, str]]:
             if model in FACTS["recipes"]:
                 generation(gpu)
                 config = getattr(module, function)()
+                map_ranks(folder, config, task)
                 env = (config.env_vars or {}) | of_executor(folder, gpu)
                 yield row(relative, model, task, num_gpus, gpu, precision, variant, config, env)
 
@@ -299,7 +311,6 @@ def flat(folder: Path) -> Iterator[dict[str, str]]:
 def by_table(folder: Path) -> Iterator[dict[str, str]]:
     """The configurations of a release that has a table of them, and a function for each model and GPU."""
     overrides, plugins = importlib.import_module("utils.overrides"), importlib.import_module("perf_plugins")
-    maps_lora = "use_tp_pp_dp_mapping" in Path(str(overrides.__file__)).read_text(encoding="utf-8")
     usual = importlib.import_module("utils.executors").PERF_ENV_VARS
     name = re.compile(r"(.+?)_(PRETRAIN|SFT|LORA)_CONFIG_([A-Z]+\d+)_(BF16|FP8_CS|FP8_MX|FP8_SC|NVFP4)(?:_(\w+))?")
     for path in sorted(folder.glob("scripts/performance/configs/*/*_workload_base_configs.py")):
@@ -326,9 +337,7 @@ def by_table(folder: Path) -> Iterator[dict[str, str]]:
             base = getattr(table, entry)
             chosen = (family, model, gpu, base.num_gpus, precision, task, None, variant)
             config = overrides.set_post_overrides(config, *chosen) or config
-            stages = config.model.pipeline_model_parallel_size
-            if maps_lora and task == "lora" and stages > 1 and not config.ddp.use_megatron_fsdp:
-                config.dist.use_tp_pp_dp_mapping = True  # as set_user_overrides
+            map_ranks(folder, config, task)
             config.train.manual_gc, config.train.manual_gc_interval = True, 100  # as the plugin's flags
             plugin = plugins.PerfEnvPlugin.__new__(plugins.PerfEnvPlugin)
             settings = FACTS["plugin"] | {"model_family_name": family, "model_recipe_name": model, "gpu": gpu}
@@ -373,6 +382,14 @@ def by_command(folder: Path) -> Iterator[dict[str, str]]:
             plugin.setup(None, ranks)
             short = precision.replace("_", "")
             yield row(relative, model, task, base.num_gpus, gpu, short, "", config, ranks.env_vars)
+
+
+def map_ranks(folder: Path, config: Any, task: str) -> None:
+    """The order of ranks, as set_user_overrides of the releases that have it."""
+    text = (folder / "scripts/performance/utils/overrides.py").read_text(encoding="utf-8")
+    stages = config.model.pipeline_model_parallel_size
+    if "use_tp_pp_dp_mapping" in text and task == "lora" and stages > 1 and not config.ddp.use_megatron_fsdp:
+        config.dist.use_tp_pp_dp_mapping = True
 
 
 def of_executor(folder: Path, gpu: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 from comparison import (  # noqa: E402
     FRAMEWORK,
     LAYOUT,
+    ORDER,
     Difference,
     Match,
     captured,
@@ -144,9 +145,18 @@ def scaling(match: Match, difference: Difference) -> bool:
     return of_other and difference.key.endswith(".fp8_recipe") and difference.published not in own
 
 
+def image(match: Match, difference: Difference) -> bool:
+    """Whether the image's release always sets a variable for this dispatcher, and the configuration's never."""
+    backend = "model.moe_flex_dispatcher_backend"
+    alike = [row for row in extract() if row[backend] == match.row[backend] and row["framework"] == FRAMEWORK]
+    newer = [row for row in alike if ORDER.get(row["release"], "-") in (match.spec.image or "")]
+    known = {row[difference.key] for row in alike if row["release"] == match.row["release"]}
+    return known == {""} and all(row.get(difference.key) for row in newer)
+
+
 CHECKS = {
     **{"printed": printed, "automodel": automodel, "scaled": scaled, "memory": memory, "batch": batch},
-    **{"older": older, "refused": refused, "scaling": scaling},
+    **{"older": older, "refused": refused, "scaling": scaling, "image": image},
 }
 """Kind of ``kinds.csv`` -> whether its reason holds for a difference."""
 

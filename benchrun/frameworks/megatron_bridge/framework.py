@@ -1,4 +1,4 @@
-"""megatron-bridge. Source of the environment: Megatron-Bridge v0.2.2."""
+"""megatron-bridge. Source of the environment: Megatron-Bridge v0.2.2 to v0.6.0."""
 
 import re
 from collections.abc import Iterator
@@ -74,17 +74,13 @@ class MegatronBridge(NeMoOfCore):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Refuse what the first releases have no names for."""
         yield from super().refusals(spec)
-        release = nemo_release(spec.image)
-        if (release or "") < RENAMED:
+        release = nemo_release(spec.image) or ""
+        if release < RENAMED:
             yield from partly_sharded(spec, self.name)
-        if (
-            release
-            and release < RELEASE_OF_TODAY
-            and (features(spec.model) or spec.precision == "nvfp4")
-        ):
+        if "" < release < RELEASE_OF_TODAY and (features(spec.model) or spec.precision == "nvfp4"):
             what = "NVFP4" if spec.precision == "nvfp4" else FEATURES[features(spec.model)[0]]
             yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
-        if release and release >= RENAMED and spec.packed and spec.reads_files:
+        if release >= RENAMED and spec.packed and spec.reads_files:
             yield f"benchrun supports megatron-bridge with packed conversations before NeMo {RENAMED}, not in {release}"
         for name, value in spec.training.switches.items():
             if name.split(".")[0] not in PARTS:
@@ -115,30 +111,26 @@ class MegatronBridge(NeMoOfCore):
         }
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With HybridEP's view of the NVLink domain, and the switches of part ``env``."""
+        """With HybridEP's view of the NVLink domain, and the switches of part ``env``. A
+        node of eight GPUs is a domain of its own; of GB200 and GB300 72 share one.
+        """
         found = super().environment(spec)
         if spec.training.moe_dispatcher == "hybridep":
-            found |= _hybridep(spec)
+            card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
+            domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
+            ranks = str(min(domain, spec.layout.ep))
+            found |= {
+                "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
+                "USE_MNNVL": Variable(str(int(domain > spec.cluster.gpus_per_node)), why),
+                "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Variable(ranks, why),
+                "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable(
+                    "128", "HybridEP: a faster combination of tokens"
+                ),
+            }
         for name, value in spec.training.switches.items():
             part, _, variable = name.partition(".")
-            if part == "env" and value is None:
-                found.pop(variable, None)
-            elif part == "env":
+            if part == "env":
                 found[variable] = Variable(str(value), "as in the published configuration")
+                if value is None:
+                    del found[variable]
         return found
-
-
-def _hybridep(spec: TrainingSpec) -> dict[str, Variable]:
-    """Its variables. A node of eight GPUs is a domain of its own; of GB200 and GB300 72
-    share one.
-    """
-    card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
-    domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
-    return {
-        "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
-        "USE_MNNVL": Variable(str(int(domain > spec.cluster.gpus_per_node)), why),
-        "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Variable(str(min(domain, spec.layout.ep)), why),
-        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable(
-            "128", "HybridEP: a faster combination of tokens"
-        ),
-    }
