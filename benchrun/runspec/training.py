@@ -209,8 +209,8 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     megatron.core's names.
     """
     switches: Mapping[str, Switch] = {}
-    """Other arguments of Megatron-Bridge's configuration, as its publisher set them:
-    ``ddp.average_in_collective``.
+    """Other arguments of NeMo 2's or Megatron-Bridge's configuration, as its publisher set
+    them: ``ddp.average_in_collective``.
     """
     fp8: Fp8 = Fp8()
     """Used only if the run's precision is fp8."""

@@ -75,8 +75,9 @@ def main():
                 overlap_param_gather=True,
                 align_param_gather=False,
                 bucket_size=134217728,
+                overlap_param_gather_with_optimizer_step=False,
+                defer_embedding_wgrad_compute=False,
                 tp_comm_bootstrap_backend="nccl",
-                overlap_param_gather_with_optimizer_step=False, defer_embedding_wgrad_compute=False,
             ),
         ],
     )
@@ -116,7 +117,8 @@ def main():
         recompute_granularity=None,
         recompute_method=None,
         recompute_num_layers=None,
-        init_model_with_meta_device=False, enable_cuda_graph=False,
+        init_model_with_meta_device=False,
+        enable_cuda_graph=False,
     )
     data = llm.MockDataModule(
         num_train_samples=6400, create_attention_mask=False,

@@ -236,6 +236,28 @@ def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
 )
+def test_switches_reach_the_driver_and_the_ranks(tmp_path: Path, framework: str, file: str) -> None:
+    given = "{model.bias_dropout_fusion: false, env.NVTE_NORM_FWD_USE_CUDNN: 1, env.TORCH_NCCL_HIGH_PRIORITY: null, "
+    given += "comm_overlap.tp_comm_overlap_cfg: 'userbuffers_{precision}_h100_h8192_tp4_mbs1_seqlen8192'}"
+    rendered = render(spec(tmp_path, "llama", framework, *SPREAD, f"training.switches={given}", precision="fp8"))
+    assert "bias_dropout_fusion=False," in rendered[file]
+    assert "tp_comm_overlap_cfg=userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192," in rendered[file]
+    assert "NVTE_NORM_FWD_USE_CUDNN=1" in rendered["job.sh"]
+    assert "TORCH_NCCL_HIGH_PRIORITY" not in rendered["job.sh"]
+
+
+@pytest.mark.parametrize(
+    ("switches", "message"),
+    [("{train.seed: 1}", "its part must be one of"), ("{comm_overlap.tp_comm_overlap_cfg: x}", "userbuffers_...")],
+)
+def test_a_switch_that_no_driver_takes_is_refused(tmp_path: Path, switches: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        spec(tmp_path, "llama", "nemo2", *SPREAD, f"training.switches={switches}")
+
+
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
 @pytest.mark.parametrize("task", ["lora", "sft"])
 def test_adapters_are_trained_without_the_fused_loss(tmp_path: Path, framework: str, file: str, task: str) -> None:
     text = render(spec(tmp_path, "llama", framework, *SPREAD, task=task))[file]

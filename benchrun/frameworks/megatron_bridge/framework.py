@@ -1,6 +1,5 @@
 """megatron-bridge. Source of the environment: Megatron-Bridge v0.2.2 to v0.6.0."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -12,10 +11,6 @@ from benchrun.model.features import FEATURES, features
 from benchrun.runspec.image_names import nemo_release
 from benchrun.runspec.spec import TrainingSpec
 
-PARTS = ("model", "mixed_precision", "optimizer", "ddp", "dist", "comm_overlap", "env")
-"""Parts of Megatron-Bridge's configuration that ``training.switches`` can set, and the
-environment of the ranks.
-"""
 RELEASE_OF_TODAY = "26.04"
 """NeMo's containers from this one on have Megatron-Bridge 0.4, whose names the template
 uses for newer models.
@@ -37,10 +32,6 @@ OVERLAPS = (
 )
 """Arguments of gradients and weights that CommOverlapConfig writes over those of the
 other parts.
-"""
-BUFFERS = "comm_overlap.tp_comm_overlap_cfg"
-"""Switch that names one of Megatron-Bridge's own settings for the overlap of tensor
-parallelism.
 """
 IN_BF16 = ("first_last_layers_bf16", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 """Arguments of the model that MixedPrecisionConfig writes over."""
@@ -68,8 +59,8 @@ class MegatronBridge(NeMoOfCore):
         "moe_dispatcher",
         "moe_overlap",
         "offload_modules",
-        "switches",
     )
+    parts = (*NeMoOfCore.parts, "dist")
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Refuse what the first releases have no names for."""
@@ -82,55 +73,45 @@ class MegatronBridge(NeMoOfCore):
             yield f"benchrun supports megatron-bridge with {what} from NeMo {RELEASE_OF_TODAY} on, not in {release}"
         if release >= RENAMED and spec.packed and spec.reads_files:
             yield f"benchrun supports megatron-bridge with packed conversations before NeMo {RENAMED}, not in {release}"
-        for name, value in spec.training.switches.items():
-            if name.split(".")[0] not in PARTS:
-                yield f"training.switches has {name}: its part must be one of {', '.join(PARTS)}"
-            if name == BUFFERS and not re.fullmatch(r"userbuffers_\w+", str(value)):
-                yield f"{BUFFERS} is {value!r}: it must be a userbuffers_... of Megatron-Bridge's comm_overlap"
 
-    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
-        """With the switches, by part."""
-        switches: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    def implied(self, spec: TrainingSpec) -> dict[str, Any]:
+        """Replicas under FSDP, names of the release, and what another part writes over."""
+        found: dict[str, Any] = {}
         if spec.layout.fsdp > 1 and (replicas := spec.dp * spec.layout.cp // spec.layout.fsdp) > 1:
-            switches["ddp"]["num_distributed_optimizer_instances"] = replicas
-            switches["ddp"]["outer_dp_sharding_strategy"] = "optim"
+            found["ddp.num_distributed_optimizer_instances"] = replicas
+            found["ddp.outer_dp_sharding_strategy"] = "optim"
         release = nemo_release(spec.image) or ""
         if spec.training.cuda_graphs == "full_iteration" and release >= GRAPHS_RENAMED:
-            switches["model"] = {"cuda_graph_impl": "full_iteration", "cuda_graph_scope": []}
+            found |= {"model.cuda_graph_impl": "full_iteration", "model.cuda_graph_scope": []}
         for name, value in spec.training.switches.items():
-            part, _, argument = name.partition(".")
-            switches[part][argument] = list(value) if isinstance(value, tuple) else value
+            argument = name.partition(".")[2]
             if argument in OVERLAPS:
-                switches["comm_overlap"][argument] = value
+                found[f"comm_overlap.{argument}"] = value
             if argument in IN_BF16:
-                switches["mixed_precision"][argument] = value
-        return super().configuration(spec) | {
-            "buffers": switches["comm_overlap"].pop("tp_comm_overlap_cfg", None),
-            "switches": switches,
-            "renamed": release >= RENAMED,
-        }
+                found[f"mixed_precision.{argument}"] = value
+        return found
+
+    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
+        """With names of the release."""
+        release = nemo_release(spec.image) or ""
+        return super().configuration(spec) | {"renamed": release >= RENAMED}
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With HybridEP's view of the NVLink domain, and the switches of part ``env``. A
-        node of eight GPUs is a domain of its own; of GB200 and GB300 72 share one.
+        """With HybridEP's view of the NVLink domain. A node of eight GPUs is a domain of
+        its own; of GB200 and GB300 72 share one.
         """
         found = super().environment(spec)
         if spec.training.moe_dispatcher == "hybridep":
             card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
             domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
             ranks = str(min(domain, spec.layout.ep))
-            found |= {
+            found = {
                 "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
                 "USE_MNNVL": Variable(str(int(domain > spec.cluster.gpus_per_node)), why),
                 "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Variable(ranks, why),
                 "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": Variable(
                     "128", "HybridEP: a faster combination of tokens"
                 ),
+                **found,
             }
-        for name, value in spec.training.switches.items():
-            part, _, variable = name.partition(".")
-            if part == "env":
-                found[variable] = Variable(str(value), "as in the published configuration")
-                if value is None:
-                    del found[variable]
         return found

@@ -35,7 +35,7 @@ class NeMo2(NeMoOfCore):
     left_out = OF_PIPELINES
     releases = ("25.02", "25.09")
     files = ("train_nemo2.py",)
-    options = (*NeMoOfCore.options, "cuda_graphs")
+    options = (*NeMoOfCore.options, "cuda_graphs", "moe_grouped_gemm", "moe_permute_fusion")
     profilers = PROFILERS
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
