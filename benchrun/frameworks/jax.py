@@ -1,6 +1,6 @@
 """Base of MaxText and PaXML: XLA, and launches with data parallelism and FSDP alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from benchrun.paths import table
@@ -10,20 +10,16 @@ from benchrun.runspec.training import Fp8
 from .base import SHARDING, SLURM_VARIABLES, Framework
 from .environment import Variable
 
-MIB = 1 << 20
-
 
 def policies(framework: str) -> dict[str, tuple[str, ...] | None]:
     """Read `MemoryFacts.policies` from jax.csv: products that a layer stores,
     "nothing", or empty if not known.
     """
-    rows = {}
+    found = {}
     for row in table(__file__):
         if row["framework"] == framework:
-            rows[row["policy"]] = row["stored"]
-    found = {}
-    for name, stored in rows.items():
-        found[name] = tuple(stored.replace("nothing", "").split()) if stored else None
+            stored = row["stored"].replace("nothing", "").split()
+            found[row["policy"]] = tuple(stored) if row["stored"] else None
     return found
 
 
@@ -37,6 +33,7 @@ class Jax(Framework):
     needs_slurm = True
     degrees = ()
     experts = False
+    options = ("switches",)
     synthetic_data = False
     fixed = dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves this to XLA") | {
         "training.manual_gc_interval": "leaves garbage collection to Python",
@@ -45,18 +42,20 @@ class Jax(Framework):
     rank_variables = SLURM_VARIABLES
     numactl = False
     xla_flags: ClassVar[str]
-    """Flags of XLA, without ``--xla_gpu_``."""
-    combined_mib: ClassVar[Mapping[str, tuple[int, int, int]]]
-    """The largest combined all-reduce, all-gather and reduce-scatter, by precision."""
+    fp8_flags: ClassVar[str] = ""
+    """Flags that replace those of ``xla_flags`` in FP8."""
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """FSDP by node, recompute by policy, one FP8 recipe."""
+        """FSDP by node, flags of XLA, recompute by policy, one FP8 recipe."""
         layout, per_node = spec.layout, spec.ranks_per_node
         if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
             legal = (
                 f"divide a node's {per_node} GPUs, or be a multiple that divides {spec.num_gpus}"
             )
             yield f"fsdp ({layout.fsdp}) must {legal}"
+        for name in spec.training.switches:
+            if not name.startswith("xla_"):
+                yield f"training.switches has {name}: it must be a flag of XLA, such as xla_gpu_graph_level"
         recompute, fp8 = spec.training.recompute, spec.training.fp8
         if recompute.granularity == "selective":
             yield f"{self.name} has no selective recompute: use granularity none or full, or a recompute.policy"
@@ -83,15 +82,16 @@ class Jax(Framework):
         return {"mesh": data | {"ici_fsdp": ici, "dcn_fsdp": dcn}}
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """XLA's flags as published, up to 63 nodes."""
-        names = ("all_reduce", "all_gather", "reduce_scatter")
-        sizes = zip(names, self.combined_mib[spec.precision], strict=True)
-        flags = [
-            *self.xla_flags.split(),
-            *(f"{name}_combine_threshold_bytes={size * MIB}" for name, size in sizes),
-        ]
-        value = " ".join(
-            (*(f"--xla_gpu_{flag}" for flag in flags), "--xla_disable_hlo_passes=rematerialization")
-        )
-        stated = super().environment(spec)
-        return stated | {"XLA_FLAGS": stated["XLA_FLAGS"]._replace(value=value)}
+        """XLA's flags: as usual, but for those that ``training.switches`` states or
+        drops (null).
+        """
+        flags = {}
+        for flag in f"{self.xla_flags} {self.fp8_flags if spec.precision == 'fp8' else ''}".split():
+            flags[flag.partition("=")[0]] = flag
+        for name, value in spec.training.switches.items():
+            flags.pop(name, None)
+            if value is not None:
+                flags[name] = f"{name}={value}"
+        found = super().environment(spec)
+        stated = " ".join(f"--{flag}" for flag in flags.values())
+        return found | {"XLA_FLAGS": found["XLA_FLAGS"]._replace(value=stated)}

@@ -86,7 +86,7 @@ if [ /dev/fd/1 -ef stdout.log ]; then
 fi
 
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper; dgxc-benchmarking set 0 for NeMo 1's Grok-1, Nemotron-4 340B (as these recipes do) and, to v25.01, GPT-3
-export XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_enable_triton_gemm=false --xla_gpu_simplify_all_fp_conversions --xla_gpu_enable_async_all_gather=true --xla_gpu_enable_async_reduce_scatter=true --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_graph_level=0 --xla_gpu_enable_async_all_reduce=true --xla_gpu_enable_pipelined_all_gather=true --xla_gpu_enable_pipelined_reduce_scatter=true --xla_gpu_enable_pipelined_all_reduce=true --xla_gpu_enable_while_loop_double_buffering=false --xla_gpu_enable_xla_runtime_executable=false --xla_gpu_enable_reduce_scatter_combine_by_dim=false --xla_gpu_enable_all_gather_combine_by_dim=false --xla_gpu_enable_cudnn_fmha=false --xla_gpu_all_reduce_combine_threshold_bytes=536870912 --xla_gpu_all_gather_combine_threshold_bytes=536870912 --xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 --xla_disable_hlo_passes=rematerialization'  # communication overlaps with compute and is gathered into large pieces, as in the published runs
+export XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_enable_triton_gemm=false --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_graph_level=0 --xla_gpu_all_reduce_combine_threshold_bytes=51200'  # how XLA orders and combines communication, as in the published runs
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 export ENABLE_TE=1  # transformer-engine's layers in PaXML, fused attention among them
 export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
@@ -94,6 +94,7 @@ export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model 
 export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
 export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
 export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
+export HOPPER_EXPERIMENTAL_OVERRIDE=1
 rm -rf nccl && mkdir nccl  # NCCL makes no folder
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
@@ -145,7 +146,7 @@ exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,HOPPER_EXPERIMENTAL_OVERRIDE,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

@@ -14,13 +14,25 @@ class MaxText(Jax):
 
     name = "maxtext"
     model_values = LLAMA | {"bias": False}
-    combined_mib = dict.fromkeys(("fp32", "bf16"), (2048, 2048, 32)) | {"fp8": (1024, 512, 8)}
     xla_flags = (
-        "enable_triton_gemm=false graph_level=0 enable_highest_priority_async_stream=true "
-        "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
-        "enable_while_loop_double_buffering=true enable_triton_softmax_fusion=false "
-        "enable_all_gather_combine_by_dim=false enable_reduce_scatter_combine_by_dim=false "
-        "enable_latency_hiding_scheduler=true"
+        "xla_gpu_enable_triton_gemm=false xla_gpu_graph_level=0 "
+        "xla_gpu_enable_highest_priority_async_stream=true "
+        "xla_gpu_enable_pipelined_all_gather=true xla_gpu_enable_pipelined_reduce_scatter=true "
+        "xla_gpu_enable_pipelined_all_reduce=true "
+        "xla_gpu_enable_while_loop_double_buffering=true "
+        "xla_gpu_enable_triton_softmax_fusion=false "
+        "xla_gpu_enable_all_gather_combine_by_dim=false "
+        "xla_gpu_enable_reduce_scatter_combine_by_dim=false "
+        "xla_gpu_enable_latency_hiding_scheduler=true "
+        "xla_gpu_all_reduce_combine_threshold_bytes=2147483648 "
+        "xla_gpu_all_gather_combine_threshold_bytes=2147483648 "
+        "xla_gpu_reduce_scatter_combine_threshold_bytes=33554432 "
+        "xla_disable_hlo_passes=rematerialization"
+    )
+    fp8_flags = (
+        "xla_gpu_all_reduce_combine_threshold_bytes=1073741824 "
+        "xla_gpu_all_gather_combine_threshold_bytes=536870912 "
+        "xla_gpu_reduce_scatter_combine_threshold_bytes=8388608"
     )
     # Source of the policies: layers/models.py @ 02a8f5c1.
     memory = MemoryFacts(planned_by_xla=True, policies=policies("maxtext"))

@@ -23,14 +23,22 @@ class PaXML(Jax):
 
     name = "paxml"
     model_values = GPT
-    combined_mib = dict.fromkeys(("fp32", "bf16", "fp8"), (512, 512, 8))
     xla_flags = (
-        "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
-        "enable_async_all_gather=true enable_async_reduce_scatter=true enable_highest_priority_async_stream=true "
-        "enable_triton_softmax_fusion=false graph_level=0 enable_async_all_reduce=true "
-        "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
-        "enable_while_loop_double_buffering=false enable_xla_runtime_executable=false "
-        "enable_reduce_scatter_combine_by_dim=false enable_all_gather_combine_by_dim=false enable_cudnn_fmha=false"
+        "xla_gpu_enable_latency_hiding_scheduler=true xla_gpu_enable_triton_gemm=false "
+        "xla_gpu_simplify_all_fp_conversions xla_gpu_enable_async_all_gather=true "
+        "xla_gpu_enable_async_reduce_scatter=true "
+        "xla_gpu_enable_highest_priority_async_stream=true "
+        "xla_gpu_enable_triton_softmax_fusion=false xla_gpu_graph_level=0 "
+        "xla_gpu_enable_async_all_reduce=true xla_gpu_enable_pipelined_all_gather=true "
+        "xla_gpu_enable_pipelined_reduce_scatter=true xla_gpu_enable_pipelined_all_reduce=true "
+        "xla_gpu_enable_while_loop_double_buffering=false "
+        "xla_gpu_enable_xla_runtime_executable=false "
+        "xla_gpu_enable_reduce_scatter_combine_by_dim=false "
+        "xla_gpu_enable_all_gather_combine_by_dim=false xla_gpu_enable_cudnn_fmha=false "
+        "xla_gpu_all_reduce_combine_threshold_bytes=536870912 "
+        "xla_gpu_all_gather_combine_threshold_bytes=536870912 "
+        "xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 "
+        "xla_disable_hlo_passes=rematerialization"
     )
     positions_per_sequence = True
     # Source of the policies: AutodiffCheckpointType in praxis.
