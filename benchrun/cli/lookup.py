@@ -1,6 +1,6 @@
 """Verbs that look things up: list, show, completion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +21,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from benchrun.api import Request
+    from benchrun.api import Request, RunSpec
 
 INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
@@ -60,7 +60,7 @@ def list(
     this GPU has none of its own.
     """
     from benchrun.show import listing
-    from benchrun.show.table import plain
+    from benchrun.show.table import LINE, fitted
 
     alone = {f"--{name}": wanted for name, wanted in inventories.items()}
     if check_published(published, max_gpus, alone | {"--all": every}):
@@ -81,14 +81,14 @@ def list(
         table = listing.layouts_table(api.list_layouts(recipes, gpu, cluster))
     else:
         table = listing.recipes_table(api.list_recipes((), gpu, cluster))
-    click.echo(plain(table), nl=False)
+    click.echo(fitted(table, None if every else LINE), nl=False)
     return Exit.OK
 
 
 def _print_inventories(names: Sequence[str], as_json: bool) -> None:
     """Print inventories as one JSON document, or a single one as a table."""
     from benchrun.show.listing import WIDE, inventory_table
-    from benchrun.show.table import plain
+    from benchrun.show.table import LINE, fitted
 
     if len(names) > 1 and not as_json:
         raise UserError("one inventory at a time", hint=f"benchrun list --{names[0]}")
@@ -98,7 +98,7 @@ def _print_inventories(names: Sequence[str], as_json: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        click.echo(plain(inventory_table(rows, WIDE.get(names[0], ()))), nl=False)
+        click.echo(fitted(inventory_table(rows, WIDE.get(names[0], ())), LINE), nl=False)
 
 
 @click.command("show")
@@ -134,10 +134,6 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
 
 def _show_suite(request: "Request", as_json: bool) -> Exit:
     """Print the runs of a suite or study. UserError if none is legal."""
-    from benchrun.show import listing
-    from benchrun.show.point import suite_rows
-    from benchrun.show.table import plain
-
     points, repeats = api.resolve_each(request)
     if all(isinstance(spec, UserError) for _, spec in points):
         api.resolve(request)  # raises the first one's error
@@ -145,13 +141,26 @@ def _show_suite(request: "Request", as_json: bool) -> Exit:
     for point, spec in points:
         for _ in range(repeats):
             each_run.append((point.settings, spec))
-    rows = suite_rows(each_run)
+    print_runs(each_run, as_json=as_json)
+    return Exit.OK
+
+
+def print_runs(
+    runs: "Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]", *, as_json: bool = False
+) -> None:
+    """Print the runs of a suite or study, each with the factors that chose it."""
+    from benchrun.show import listing
+    from benchrun.show.point import suite_rows
+    from benchrun.show.table import LINE, fitted
+
+    rows = suite_rows(runs)
     if as_json:
         print_json(rows)
-    else:
-        left_out = () if any(row["refused"] for row in rows) else ("refused",)
-        click.echo(plain(listing.inventory_table(rows, left_out)), nl=False)
-    return Exit.OK
+        return
+    left_out = () if any(row["refused"] for row in rows) else ("refused",)
+    table = listing.inventory_table(rows, left_out)
+    spare = [title for title in table.titles[:4:-1] if title != "REFUSED"]
+    click.echo(fitted(table, LINE, spare), nl=False)
 
 
 @click.command("completion")

@@ -15,6 +15,7 @@ from benchrun.errors import MachineError, UserError
 from benchrun.vocabulary import MOST_REPEATS, Exit, worst
 
 from .complete import recipe_names
+from .lookup import print_runs
 from .options import (
     FILE,
     PROFILERS,
@@ -40,16 +41,16 @@ def render(output: Path | None, **point: Any) -> None:
     """
     spec = api.resolve_point(api.Request(**point))
     if output is None:
-        _print_script(spec)
+        click.echo(_script(spec), nl=False)
     else:
         say(f"wrote {', '.join(api.write_files(output, spec))} to {output}")
 
 
-def _print_script(spec: "RunSpec") -> None:
-    """Print the script that would be submitted."""
+def _script(spec: "RunSpec") -> str:
+    """The script that would be submitted."""
     from benchrun.rundir.artifacts import JOB  # pydantic, which a listing does without
 
-    click.echo(api.render(spec)[JOB], nl=False)
+    return api.render(spec)[JOB]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ _options = all_of(
         help="Nodes to leave out: a list as for Slurm, or a file of names.",
     ),
     click.option(
-        "--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."
+        "--dry-run",
+        is_flag=True,
+        help="Check everything and print the script, of a suite a table; launch nothing.",
     ),
 )
 
@@ -169,7 +172,12 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
                 say(
                     f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)"
                 )
-            _print_script(spec)
+            script = _script(spec)
+            if len(specs) == 1:
+                click.echo(script, nl=False)
+        if len(specs) > 1:
+            print_runs([({}, spec) for spec in specs])
+            say("next: the same without --dry-run; benchrun render prints the script of one point")
         return Exit.OK
     wanted = [spec for spec in specs for _ in range(how.repeats)]
     if how.wait or how.retries:

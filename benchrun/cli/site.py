@@ -145,9 +145,9 @@ def images(
     if not rows:
         raise UserError("no run of these has an image")
     from benchrun.show.listing import inventory_table
-    from benchrun.show.table import plain
+    from benchrun.show.table import LINE, fitted
 
-    click.echo(plain(inventory_table(rows, ("pull", "file"))), nl=False)
+    click.echo(fitted(inventory_table(rows, ("pull", "file")), LINE), nl=False)
     if missing := [row for row in rows if row["site"] is None]:
         click.echo("\n# pull:\n" + "\n".join(row["pull"] for row in missing))
         click.echo("\n# in the site file, with the folder of your files:\ncontainer:\n  images:")

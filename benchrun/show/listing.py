@@ -17,6 +17,7 @@ WIDE = {
     "suites": ("recipes", "path"),
     "studies": ("recipes", "path"),
     "plans": ("recipes", "path"),
+    "clusters": ("path",),
     "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source"),
 }
 """Keys that only --json shows, by inventory."""

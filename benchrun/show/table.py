@@ -155,7 +155,7 @@ def fitted(table: Table, width: int | None, spare: Sequence[str] = ()) -> str:
         text = _within(table.only(kept), width, least)
         if text and count:
             named = ", ".join(left_out[:count]).lower()
-            note = fill(f"left out for want of room, in --format csv: {named}", width)
+            note = fill(f"left out for want of room, in --json: {named}", width)
             return f"{text}{note}\n"
         if text:
             return text
@@ -178,6 +178,11 @@ def _within(table: Table, width: int, least: int) -> str | None:
     room = width - GAP * (len(sizes) - 1) - sum(sizes)
     if room < least:
         return None
+    if 0 in long:  # names, which one copies
+        words = max(len(word) for row in table.cells() for word in row[0].split())
+        more = min(max(words - LEAST, 0), room)
+        sizes[0] += more
+        room -= more
     for index, letters in long.items():
         sizes[index] += room * letters // sum(long.values())
     return "".join(map(partial(_wrapped, sizes), [table.titles, *table.cells()]))

@@ -137,6 +137,7 @@ def test_the_command_ranks_layouts_without_launching(site: Site, options: tuple[
     assert found == code
     if code == Exit.OK:
         document = json.loads(result.stdout)
+        assert result.stderr.count("ranking layouts") == 1, "where no terminal is, progress is one line"
         assert document["best"] is None
         assert [each["predicted_s"] for each in document["layouts"]] == sorted(
             each["predicted_s"] for each in document["layouts"]

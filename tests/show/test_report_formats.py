@@ -66,7 +66,7 @@ def test_a_table_fits_the_terminal_and_names_what_it_leaves_out(
     for model in (report, scaling_study):
         narrow = formatted(model, "terminal", width=width)
         assert max(map(len, narrow.splitlines())) <= width
-        shown, _, named = narrow.partition("left out for want of room, in --format csv: ")
+        shown, _, named = narrow.partition("left out for want of room, in --json: ")
         left_out = " ".join(named.split("\n\n")[0].split()).split(", ")
         table = capitals(model.readable)
         kept = [index for index, title in enumerate(table.titles) if title.lower() not in left_out]

@@ -104,6 +104,7 @@ def _announce(planned: "ResolvedPlan", as_json: bool) -> int:
         print_json(api.appraise(planned, {}).acceptance.document() | {"study": study, "pack": None})
     else:
         click.echo(_planned_page(planned), nl=False)
+        say("next: the same without --dry-run")
     return Exit.OK
 
 
@@ -135,6 +136,8 @@ def _show(
         click.echo(acceptance_page(acceptance), nl=False)
     if written:
         say(f"next: benchrun verify {written['path']}")
+    elif not appraisal.results:
+        say("next: the same without --report")
     return acceptance.exit_code
 
 

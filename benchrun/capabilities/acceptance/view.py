@@ -6,7 +6,7 @@ from typing import Any
 from benchrun.capabilities.studies.result import StudyResult
 from benchrun.capabilities.studies.view import planned_line
 from benchrun.show.section import Section
-from benchrun.show.table import LINE, Table, fitted, plain
+from benchrun.show.table import LINE, Table, fitted
 
 from .criteria import Acceptance, Criterion
 from .pack import Reason
@@ -97,7 +97,7 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
         [
             f"{acceptance.plan}: {acceptance.description}",
             "",
-            *map(plain, tables),
+            *(fitted(table, LINE) for table in tables),
             planned_line(study),
             "",
         ]

@@ -300,9 +300,9 @@ def _check(path: Path, other: Any, as_json: bool) -> Exit:
     if as_json:
         print_json({"schema_version": 1, "predictions": records})
     else:
-        from benchrun.show.table import plain
+        from benchrun.show.table import LINE, fitted
 
-        click.echo(plain(table), nl=False)
+        click.echo(fitted(table, LINE), nl=False)
         inside = [each for each in found if each["inside"] == "yes"]
         click.echo(f"{len(lines)} registered, {len(found)} measurements, {len(inside)} inside")
     return Exit.OK if found else Exit.INCONCLUSIVE
@@ -320,14 +320,14 @@ def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit
     if as_json:
         print_json(several.document())
     else:
-        from benchrun.show.table import plain
+        from benchrun.show.table import LINE, fitted
 
         first = several.predictions[0]
         click.echo(f"{first.spec.recipe}, {first.spec.task}")
         limits = {f"{one.spec.gpu}: {one.limit}": None for one in several.predictions if one.limit}
         for limit in limits:
             click.echo(f"TAKE CARE: {limit}")
-        click.echo(plain(several.table()), nl=False)
+        click.echo(fitted(several.table(), LINE), nl=False)
         if first.budget.stated:
             click.echo("days and costs are as uncertain as the step; --json has their ends")
         _say_warnings(several.predictions)

@@ -2,7 +2,7 @@
 other micro-batches.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,7 +18,8 @@ from benchrun.vocabulary import data_parallel
 
 SIZES = ("tp", "pp", "vp", "cp", "ep", "mbs")
 """Sizes that a search may vary."""
-
+Shown = Callable[[Sequence[tuple[int, ...]]], Iterable[tuple[int, ...]]]
+"""Passes on what a search goes through, and may show how far it is."""
 
 STAND_IN = hardware.Gpu(
     gpu="a processor of unknown speed", arch="Hopper", memory_gib=64, peak_bf16_tflops=0.2, peak_fp8_tflops=None,
@@ -66,16 +67,17 @@ class Candidate:
 def ranked(
     spec: TrainingSpec,
     varied: Mapping[str, Sequence[int]] | None = None,
+    shown: Shown = iter,
 ) -> list[Candidate]:
     """Every legal layout of ``spec`` that may fit into memory, the one predicted to be
     fastest first.
 
     ``varied``: the values of some `SIZES`; of the others every possible one. A GPU or
-    CPU whose speed is not known is taken for `STAND_IN`. UserError if no layout is
-    legal.
+    CPU whose speed is not known is taken for `STAND_IN`. ``shown`` goes through what is
+    tried, which takes seconds with experts. UserError if no layout is legal.
     """
     candidates = []
-    for each in legal(spec, varied or {}):
+    for each in legal(spec, varied or {}, shown):
         load = runs.workload_of_run(each, stand_in=STAND_IN)
         candidates.append(Candidate(each, predict(load)))
     if not candidates:
@@ -85,7 +87,9 @@ def ranked(
     return sorted(candidates, key=lambda each: each.prediction.median)
 
 
-def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[TrainingSpec]:
+def legal(
+    spec: TrainingSpec, varied: Mapping[str, Sequence[int]], shown: Shown = iter
+) -> Iterator[TrainingSpec]:
     """Every run like ``spec`` that no rule refuses; the memory's rule refuses only what
     is beyond its error.
     """
@@ -95,7 +99,7 @@ def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[T
     launched = framework(spec.framework)
     possible = sizes(spec) | dict(varied)
     *layouts, micro_batches = (possible[name] for name in SIZES)
-    for chosen in product(*layouts):
+    for chosen in shown([*product(*layouts)]):
         for mbs in sorted(micro_batches):
             one = _spread(spec, dict(zip(SIZES, (*chosen, mbs), strict=True)))
             if one is None:

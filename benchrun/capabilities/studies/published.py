@@ -131,6 +131,7 @@ def list_published(
         print_json(result.model_dump(mode="json"))
     else:
         click.echo(study_page(result, "plain"), nl=False)
+        say("next: benchrun launch in place of list runs them")
     return Exit.OK
 
 
@@ -157,6 +158,7 @@ def launch_published(
 
     groups = api.repeats(api.study_runs(planned))
     codes, code = each(groups, judge, lambda group: group[0].run_id)
+    say("next: benchrun report --output report.html")
     if not result.complete:
         code = worst((code, Exit.INCONCLUSIVE))
     return worst((code, *codes))

@@ -33,8 +33,9 @@ def _sentence(result: Tuned) -> str:
     tried = sum(each.steps > 0 for each in result.layouts)
     share = 100 * result.device_s / result.exhaustive_device_s
     head = f"{tried} of {len(result.layouts)} layouts tried, with {share:.0f} % of the device time of trying all"
+    one = result.best or result.layouts[0]
+    sets = " ".join(f"--set {each}" for each in one.overrides)
     if result.best is None:
-        return head
-    sets = " ".join(f"--set {each}" for each in result.best.overrides)
+        return f"{head}\npredicted to be the fastest: {one.layout}: {sets}"
     state = "best" if result.over else "best so far"
-    return f"{head}\n{state}: {result.best.layout}, {result.best.measured_s:.4g} s a step: {sets}"
+    return f"{head}\n{state}: {one.layout}, {one.measured_s:.4g} s a step: {sets}"

@@ -17,7 +17,7 @@ from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.points import resolve_point
 from benchrun.usecases.submission import Tell
 
-from .layouts import STAND_IN, Candidate, ranked
+from .layouts import STAND_IN, Candidate, Shown, ranked
 from .resolved import ResolvedPoint, ResolvedStudy
 from .result import StudyResult
 from .schedule import PointState
@@ -66,6 +66,7 @@ def plan_tuning(
     request: Request,
     varied: Mapping[str, Sequence[int]],
     search_steps: int,
+    shown: Shown = iter,
 ) -> Tuning:
     """The legal layouts of a point that may fit into memory, ranked by prediction.
     UserError if there is none.
@@ -73,7 +74,7 @@ def plan_tuning(
     spec = resolve_point(request)
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{spec.recipe} is no training: it has no layout to search")
-    candidates = tuple(ranked(spec, varied))
+    candidates = tuple(ranked(spec, varied, shown))
     loads = [each.prediction.load for each in candidates]
     common = UNKNOWN if hardware.gpu(spec.gpu) is None else COMMON
     search = Search(

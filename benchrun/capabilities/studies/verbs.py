@@ -1,6 +1,8 @@
 """The verb on studies."""
 
 import math
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +226,7 @@ def _tune(
                 f"--vary {name} is given twice", hint=f"all its values in one: --vary {name}=1,2,4"
             )
         sizes[name] = values
-    tuning = api.plan_tuning(request, sizes, steps)
+    tuning = api.plan_tuning(request, sizes, steps, _shown)
     if tuning.stands_in:
         say(
             "The speed of this machine is not known: only the order of the predictions means something"
@@ -241,9 +243,17 @@ def _tune(
         from .tuned_view import tuned_page
 
         click.echo(tuned_page(result), nl=False)
+        verb = f"benchrun launch {request.recipe} with these --set measures it in full"
+        say(f"next: {'the same without --dry-run or --report tries them' if look else verb}")
     if look or result.best:
         return Exit.OK
     return Exit.INCONCLUSIVE
+
+
+def _shown(tried: Sequence[Any]) -> Iterator[Any]:
+    """``tried`` with a bar on stderr, which is one line if that is no terminal."""
+    with click.progressbar(tried, label="ranking layouts", file=sys.stderr) as bar:
+        yield from bar
 
 
 def _values(text: str) -> tuple[str, list[int]]:
