@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from benchrun.vocabulary import Task
 
-from . import constants
+from . import constants, software
+from .physics import HOST
 from .work import Value
 from .workload import Number, Workload
 
@@ -27,17 +28,31 @@ def factors(load: Workload) -> Factors:
     task = "pretrain"
     if load.packed:
         task = load.task
-    return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task)
+    slower: tuple[str, ...] = ()
+    if load.host:
+        slower = ("own",)
+        if load.layout.tp * load.layout.cp > 1:
+            slower += ("own.ranks",)
+        if load.number == "fp8_current":
+            slower += ("own.current",)
+        if software.has("others", load.host):
+            slower += ("own.others",)
+    return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task, slower)
 
 
 @functools.cache
-def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
+def _factors(
+    arch: str, gpu: str, number: Number, stack: str, task: Task, slower: tuple[str, ...]
+) -> Factors:
     table = constants.constants_table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
     chosen: dict[str, tuple[str, ...]] = {name: (name,) for name in table}
     for name in table:
-        if f"{name}.{arch}" in table:  # a value of its own for the architecture
-            chosen[name] = (f"{name}.{arch}",)
+        for special in (arch, *slower[:1]):  # a value of its own for the architecture, the host
+            if f"{name}.{special}" in table:
+                chosen[name] = (f"{name}.{special}",)
+    for name in HOST:
+        chosen[name] += slower[1:]
     chosen |= {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),

@@ -61,7 +61,6 @@ def count(load: Workload) -> Counts:
         low=float(counting.low),
         plain=float(not load.tp_overlap),
         offloaded=load.offloaded_bytes,
-        hooked=float(load.hooked),
         graphed=float(load.graphed),
         **_mixture(counting),
         legacy=float(counting.legacy),

@@ -17,7 +17,7 @@ from . import constants, tuning
 from .choice import Chosen
 from .counting import count
 from .kinship import Array, Kinship, covariance, noise
-from .physics import seconds
+from .physics import on_slow_host, seconds
 from .residuals import NORMAL, kind
 from .runs import Measured, profiled_parts
 from .work import Counts, Value
@@ -61,19 +61,22 @@ class Table:
         self.prior = np.log([table[name].prior for name in self.names])
         self.spread = np.array([table[name].spread for name in self.names])
         self.free = np.flatnonzero(self.spread > 0)
+        of = self._chosen.of(np.log([table[name].value for name in self.names]))
+        wholes = [sum(seconds(self._counts, each).values()) for each in (of, on_slow_host(of))]
+        self._hosts = (np.log(wholes[1] / wholes[0]) / NORMAL) ** 2
         self._parts = list(_long_parts(runs))
         self._rows_of_parts = np.array([part.row for part in self._parts], dtype=int)
         self._noise = self._part_noise(step_s)
 
     def _part_noise(self, step_s: Sequence[float]) -> Array:
         """Standard deviations of the logarithms of profiled parts; runs alike repeat
-        one measurement."""
+        one measurement, and ranks wait for a slow host inside collectives."""
         alike = []
         short = []
         for row, name, value in self._parts:
             load = self.loads[row]
             alike.append((load.model.name, load.number, name))
-            short.append(SHORT * step_s[row] / value)
+            short.append((SHORT + self._hosts[row] ** 0.5) * step_s[row] / value)
         repeats = [*map(alike.count, alike)]
         return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt(repeats))
 
@@ -149,6 +152,7 @@ class Table:
         variance = (
             np.diag(covariance(spread, new, new))
             + noise(spread, new)
+            + self._hosts[test]
             - (weights * alike.T).sum(axis=0)
         )
         wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
@@ -175,9 +179,9 @@ class Table:
         return tuning.widened(spread, near, slopes, np.array(series)[rows], self.kinds[rows])
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
-        """Constants, and factors on the noise of rows that the others contradict: more
-        than 2.5 deviations off."""
-        doubt = np.ones(len(self.logs))
+        """Constants, and factors on the noise of rows whose host is unknown or that the
+        others contradict: more than 2.5 deviations off."""
+        doubt = 1 + self._hosts / noise(spread, self.kinship)
         logs = self.prior
         for _ in range(2):
             logs = self.fitted(spread, rows, doubt, logs)

@@ -61,7 +61,7 @@ def _kept_runs() -> Iterator[runs.Measured]:
             run = runs.read(kept.place(path))
         except UserError:
             continue
-        if not software.has("not_fitted", run.load.framework):
+        if not software.has("others", run.load.framework):
             yield run
 
 

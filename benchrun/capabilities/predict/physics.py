@@ -27,9 +27,16 @@ PARTS = (
     "jitter",
 )
 """Names of the parts in ``predict --json``."""
+HOST = ("host.layer", "host.experts", "host.expert")
+"""Constants in proportion to the time in which a host starts kernels."""
 LARGE = 6
 """Exponent that joins host and GPU: if both take the same time, a layer takes 1.12
 times as long."""
+
+
+def on_slow_host(of: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Constants of a host that is slower than 19 of 20."""
+    return lambda name: of(name) * (of("own.slow") if name in HOST else 1.0)
 
 
 def seconds(counts: Counts, of: Callable[[str], Value]) -> dict[str, Value]:
@@ -126,8 +133,9 @@ def _host(counts: Counts, of: Callable[[str], Value], gpu: Value, progress: Valu
     """
     of_experts = of("host.experts") * progress + of("host.expert") * counts.experts
     floor = np.where(counts.moe > 0, of_experts, of("host.layer"))
-    floor = floor * np.where(counts.low > 0, of("host.low"), 1.0) + counts.hooked * of("host.hooks")
-    floor = floor * np.where(counts.graphed > 0, of("host.graphs"), 1.0)
+    floor = floor * np.where(counts.low > 0, of("host.low"), 1.0)
+    # Graphs hold no kernel of an expert, whose number of tokens varies.
+    floor = floor * np.where((counts.graphed > 0) & (counts.moe == 0), of("host.graphs"), 1.0)
     waits = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
     return waits + of("host.gaps") + counts.sinkhorn * of("host.sinkhorn")
 

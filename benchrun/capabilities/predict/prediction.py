@@ -18,7 +18,7 @@ from . import constants, residuals, rows
 from .choice import chosen
 from .counting import count
 from .kinship import Kinship
-from .physics import PARTS, seconds
+from .physics import PARTS, on_slow_host, seconds
 from .workload import Workload
 
 PUBLISHED = "published rows and kept runs"
@@ -99,7 +99,8 @@ def _of_rows(load: Workload, calibration: Calibration) -> Prediction:
     layer = counts.products + counts.attention * _peak_of_attention(load)
     bound = float(counts.microbatches * (counts.layers * layer + counts.logits / counts.stages))
     median = max(physics * float(np.exp(correction.median)), bound)
-    wide = float(np.exp(correction.half_width))
+    slow = sum(seconds(counts, on_slow_host(chosen(load, calibration.values))).values())
+    wide = float(np.exp(np.hypot(correction.half_width, np.log(slow / physics))))
     low = max(median / wide, bound)
     high = median * wide
     return Prediction(load, median, low, high, _scaled(parts, median / physics), calibration.name)

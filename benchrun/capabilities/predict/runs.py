@@ -53,6 +53,7 @@ def workload_of_run(
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
     stack = software.of_framework(spec.framework)
     node = spec.cluster.gpus_per_node
+    elsewhere = published or stack != software.MEGATRON or spec.num_gpus >= gpu.gpus_per_node
     return Workload(
         model=architecture(spec),
         gpu=gpu,
@@ -72,7 +73,7 @@ def workload_of_run(
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
-        hooked=spec.task == "lora" and software.has("hooked_adapters", spec.framework),
+        host="" if elsewhere else spec.framework,
         recast=_recasts(spec),
         low_attention=spec.precision == "fp8" and spec.training.fp8.dot_product_attention,
         packed=spec.packed,

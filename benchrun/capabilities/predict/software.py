@@ -16,8 +16,7 @@ TORCHTITAN = "torchtitan"
 """Its selective recomputation chooses operators; that of the others repeats
 attention."""
 Trait = Literal[
-    "cast_transposes", "copied_shards", "current_scaling", "fully_sharded", "hooked_adapters", "not_fitted",
-    "overlapping",
+    "cast_transposes", "copied_shards", "current_scaling", "fully_sharded", "others", "overlapping",
 ]  # fmt: skip
 """Properties of a framework, a stack or a source in software.csv:
 
@@ -25,8 +24,7 @@ Trait = Literal[
 - ``copied_shards``: the stack copies what ranks share to buffers of its own and back (PyTorch's FSDP)
 - ``current_scaling``: FP8 of the source is scaled by each tensor's own largest value, whatever its tables call it
 - ``fully_sharded``: all ranks of the stack share the weights if a table does not say how many do
-- ``hooked_adapters``: adapters of the framework are hooks in Python, which the host runs for each micro-batch
-- ``not_fitted``: kept runs of the framework are proxies of two to four layers, whose step the host decides
+- ``others``: the framework's loop takes the host longer than the worker's; no fit reads its kept runs
 - ``overlapping``: published rows of the stack overlap tensor-parallel communication with products
 """
 

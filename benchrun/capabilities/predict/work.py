@@ -122,8 +122,6 @@ class Counts:
     """Share of the products that is recomputation."""
     offloaded: Value
     """Bytes of activations that a micro-batch keeps in the host's memory."""
-    hooked: Value
-    """1 if hooks of the worker compute adapters, else 0."""
     graphed: Value
     """1 if CUDA graphs start the kernels of a layer, else 0."""
     moe: Value

@@ -71,8 +71,9 @@ class Workload:
     offloaded_bytes: float = 0
     """Activations of a micro-batch that wait in the host's memory for the backward
     pass."""
-    hooked: bool = False
-    """Adapters are hooks in Python."""
+    host: str = ""
+    """Framework that starts kernels on a part of a node, as in the kept runs; else
+    empty: publishers' hosts are faster."""
     recast: bool = False
     """The optimizer casts weights to FP8 together with their transposes; published rows
     do not state it."""

@@ -98,13 +98,12 @@ def test_recomputing_and_offloading_never_shorten_the_physics_of_a_step(load: Wo
 
 
 @settings(max_examples=20, deadline=None)
-@given(loads(), st.sampled_from(["tp_overlap", "hooked"]))
-def test_hidden_communication_and_fewer_hooks_never_slow_a_step(load: Workload, what: str) -> None:
-    one, other = (
-        sum(seconds(count(each), chosen(each, constants.fitted())).values())
-        for each in (replace(load, **{what: True}), replace(load, **{what: False}))
-    )
-    assert one <= other * (1 + 1e-9) if what == "tp_overlap" else one >= other * (1 - 1e-9)
+@given(loads())
+def test_hidden_communication_and_faster_hosts_never_slow_a_step(load: Workload) -> None:
+    hosts = [replace(load, host=name) for name in ("", "megatron-core", "nemo2")]
+    for ordered in ([load, replace(load, tp_overlap=False)], hosts):
+        times = [sum(seconds(count(each), chosen(each, constants.fitted())).values()) for each in ordered]
+        assert times == sorted(times)
 
 
 def test_no_measured_step_is_near_its_flops_at_the_peak() -> None:

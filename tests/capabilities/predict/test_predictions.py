@@ -19,10 +19,11 @@ from benchrun.capabilities.predict.physics import PARTS
 from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
 from benchrun.capabilities.predict.residuals import solved, stored_rows
 from benchrun.capabilities.predict.rows import PUBLISHED, published
-from benchrun.capabilities.predict.runs import profiled_parts, read
+from benchrun.capabilities.predict.runs import profiled_parts, read, workload_of_run
 from benchrun.cli import group
 from benchrun.judge.references import load_references
 from benchrun.memory import ESTIMATE_ERROR, estimate
+from benchrun.rundir.folder import RunDir
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
@@ -192,6 +193,20 @@ def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
                 misses.append(abs(sum(expected[each] for each in part.split("+")) / seconds - 1))
     assert len(misses) > 100
     assert np.quantile(misses, 0.85) < 0.15
+
+
+def test_kept_runs_of_frameworks_that_no_fit_reads_lie_in_their_intervals() -> None:
+    misses, inside = [], []
+    for name in kept_runs.named():
+        run = RunDir(kept_runs.folder(name), read_only=True)
+        if run.spec.framework in ("megatron-lm", "nemo2", "megatron-bridge"):
+            found = predict(workload_of_run(run.spec))
+            step_s = run.read_json("metrics.json")["step_time_s"]["median"]
+            misses.append(abs(found.median / step_s - 1))
+            inside.append(found.low <= step_s <= found.high)
+    assert len(misses) > 100
+    assert np.mean(inside) > 0.9
+    assert np.quantile(misses, 0.9) < 0.15
 
 
 def test_memory_comes_with_its_interval() -> None:
