@@ -113,6 +113,11 @@ def _guilty(found: Mapping[int, Wait], records: Records, hosts: Mapping[int, Hos
         if not unseen and (rank in found or not _waits(hosts.get(rank, Host()))):
             guilty.add(rank)
     if guilty or stopped:
+        # Another one may have ended its calls, and nobody has come to wait for it yet.
+        for rank in hosts.keys() & records.dumps.keys() - found.keys():
+            host = hosts[rank]
+            if records.dumps[rank].ops and host.stack and host.idles and not _waits(host):
+                guilty.add(rank)
         return guilty | stopped
     # Calls that no recorder has: the stacks show who waits in one.
     waiting = {rank for rank, host in hosts.items() if _waits(host)} | found.keys()

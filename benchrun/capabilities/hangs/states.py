@@ -33,12 +33,12 @@ LOCKS = "futex", "do_wait"
 """Beginnings of the kernel's functions that wait for a lock or a child."""
 WAITS = "/threading.py", "/queue.py", "/subprocess.py"
 """Files of Python that do."""
-FLOW = 10**5
+FLOW = 2 * 10**4
 """Least bytes per second by which it does: polls and heartbeats are fewer."""
-TRICKLE = 10**4
+TRICKLE = 10**3
 """Least bytes per second of a process that it started, which answers no heartbeats."""
-MESSAGES = 4
-"""Least messages per second of a local socket, whose bytes nothing counts."""
+MESSAGES = 0.4
+"""Least messages per second of a local socket, whose bytes nothing counts: one while it is looked at."""
 
 
 class Process(BaseModel, frozen=True):
@@ -177,13 +177,16 @@ class Host:
         return f"{words} in {self.frames}" if self.stack else words
 
     @property
+    def idles(self) -> bool:
+        """Whether nothing of it moves on."""
+        busy = self.computes or self.moves_on or self.device == "computes"
+        return self.state is not None and not busy
+
+    @property
     def sits(self) -> bool:
-        """Whether its main thread waits for a lock, another thread or a child, and nothing of
-        it moves on.
-        """
-        if self.state is None or self.computes or self.moves_on or self.device == "computes":
-            return False
-        return self.state.place.startswith(LOCKS) or self.file.endswith(WAITS)
+        """Whether it idles, and its main thread waits for a lock, another thread or a child."""
+        waits = self.state and self.state.place.startswith(LOCKS)
+        return self.idles and bool(waits or self.file.endswith(WAITS))
 
 
 BY_SIGNAL, ANSWERED = "(most recent call first)", re.compile(r"^Current thread.*\n.*_listen$", re.M)

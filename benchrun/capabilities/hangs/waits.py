@@ -131,13 +131,26 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
         new = {rank: _new(made[rank], place) for rank, place in since.items()}
         times = Counter(call[:3] for call in new.values() if call)
         strayed = {rank for rank, call in new.items() if call and 2 * times[call[:3]] <= len(new)}
-        # Ranks that each did something else began something new, such as an evaluation.
         alone = len({new[rank] for rank in strayed}) == 1 and not any(map(new.get, ranks - strayed))
+        # Ranks that each did something else began something new, such as an evaluation.
         if alone and strayed < ranks:
             return strayed
+        changed = {rank for rank, call in new.items() if call}
+        if changed == ranks < since.keys() and _meet(ranks, found, records):
+            return ranks
         if apart := _apart({rank: made[rank][place:] for rank, place in since.items()}):
             return apart
     return _minority(ranks, found, records)
+
+
+def _meet(ranks: set[int], found: dict[int, Wait], records: Records) -> bool:
+    """Whether all are in their first transfer with each other, and on the same side of it."""
+    for rank in ranks:
+        op = found[rank].op
+        before = [own.peer for own in records.dumps[rank].ops if own.created_ns < op.created_ns]
+        if op.peer is None or op.peer in before:
+            return False
+    return len({found[rank].op.name for rank in ranks}) == 1
 
 
 def _starts(ranks: set[int], records: Records) -> Iterator[Op]:

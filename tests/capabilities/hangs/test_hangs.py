@@ -376,3 +376,20 @@ def test_a_call_in_another_group_of_the_same_short_name(tmp_path: Path) -> None:
         written[rank] = {"version": "2.9", "pg_config": config, "pg_status": {}, "entries": entries}
     put(tmp_path, written)
     assert found(tmp_path).ranks == [3]
+
+
+def test_two_ranks_that_both_receive_first(tmp_path: Path) -> None:
+    """They never exchanged before; the third waits for both in the next collective."""
+    config = {"0": {"name": "0", "desc": WORLD, "ranks": "[0, 1, 2]"}}
+    before = [entry(number, "0", "all_reduce", number + 1) | {"state": "completed"} for number in range(5)]
+    written = {}
+    for rank, name in enumerate(("all_reduce", "recv 1<-2", "recv 2<-1")):
+        last = entry(5, "0", name, 6 if rank == 0 else 1, transfer=rank > 0)
+        written[rank] = {"version": "2.9", "pg_config": config, "pg_status": {}, "entries": [*before, last]}
+    put(tmp_path, written)
+    hang = found(tmp_path)
+    assert (hang.ranks, hang.where) == ([1, 2], "host")
+    for rank, name in ((1, "recv 1<-2"), (2, "recv 2<-1")):
+        written[rank]["entries"][1] = entry(1, "0", name, 9, transfer=True) | {"state": "completed"}
+    put(tmp_path, written)
+    assert found(tmp_path).ranks == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,8 @@ def test_a_dead_loader(tmp_path: Path, state: str) -> None:
 SLOW = {
     "a loader that computes": (IN_LOADER, {"children": [{"state": "R", "cpu_s": 1.9}]}),
     "a loader that reads": (IN_LOADER, {"children": [{"state": "D", "io_bytes": 10**7}]}),
-    "a loader whose server is slow": (IN_LOADER, {"children": [{"state": "S", "io_bytes": 50_000}]}),
-    "a loader that receives": (IN_LOADER, {"children": [{"state": "S", "received": 20}]}),
+    "a loader whose server is slow": (IN_LOADER, {"children": [{"state": "S", "io_bytes": 4_000}]}),
+    "a loader that receives": (IN_LOADER, {"children": [{"state": "S", "received": 1}]}),
     "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
     "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
     "an import": (("<frozen importlib._bootstrap>", 1176, "_find_and_load"), {"cpu_s": 1.0}),
@@ -222,8 +223,8 @@ def test_a_rank_that_collects_garbage_is_slow(tmp_path: Path) -> None:
 
 def test_a_heartbeat_is_no_progress(tmp_path: Path) -> None:
     put(tmp_path, 0, IN_COLLECTIVE)
-    child = {"state": "S", "cpu_s": 0.02, "io_bytes": 900, "received": 2}
-    put(tmp_path, 1, SLEEPING, io_bytes=4000, received=2, children=[child])
+    child = {"state": "S", "cpu_s": 0.02, "io_bytes": 900, "received": 0}
+    put(tmp_path, 1, SLEEPING, io_bytes=8000, children=[child])
     assert found(tmp_path).ranks == [1]
 
 
@@ -284,3 +285,18 @@ def test_damaged_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "rank_1.json").write_text('{"rank": "x"}')
     (tmp_path / "stack_2.txt").write_bytes(bytes(range(256)))
     assert found(tmp_path).ranks == [3]
+
+
+def test_a_second_rank_that_stands_still_before_anybody_waits_for_it(tmp_path: Path) -> None:
+    """Ranks 0 and 3 make no call any more; rank 1 waits for rank 0 in their group, rank 2 for nobody."""
+    write(tmp_path, 4, 2, Fault("host", (0,)))
+    for rank in (1, 2):
+        put(tmp_path, rank, IN_COLLECTIVE)
+    groups = groups_of(4, 2)
+    ended = job(4, 2, None)
+    (tmp_path / "_dump_3").write_bytes(pickle.dumps(document(ended[3], groups), 2))
+    for rank in (0, 3):
+        put(tmp_path, rank, SLEEPING)
+    assert found(tmp_path).ranks == [0, 3]
+    put(tmp_path, 3, SLEEPING, state="R", cpu_s=2.0)
+    assert found(tmp_path).ranks == [0]
