@@ -246,6 +246,8 @@ def _runs(
         _text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None),
         output,
     )
+    if form in TEXTS and model.left_out:
+        say(model.left_out)
     if output is not None:
         say(f"wrote {output}: {_counted(data)}")
     if plot and model.curves:

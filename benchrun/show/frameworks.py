@@ -13,6 +13,7 @@ from benchrun.judge.measured import grouped
 from benchrun.judge.ratio import ratio
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.model import Metrics
+from benchrun.rundir.artifacts import objects
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
@@ -244,6 +245,56 @@ def point_of(spec: TrainingSpec) -> tuple[Any, ...]:
         spec.gbs,
         short_layout(spec),
     )
+
+
+def alike(results: Sequence[RunResult]) -> list[RunResult]:
+    """Of each point, whose oldest run comes first, the runs with the driver that most of
+    its frameworks ran with, the newest of these (of a framework that never had it, all);
+    of those, of each framework the runs with the newest versions. Runs without numbers
+    stay, and those of which no version is known.
+    """
+    found = []
+    for group in grouped(results, _work):
+        frameworks: dict[frozenset[str], set[str]] = {}
+        for run in group:
+            if run.numbers:
+                # The newest stands last.
+                names = frameworks.pop(_drivers(run), set())
+                frameworks[_drivers(run)] = {*names, run.spec.framework}
+        chosen = max(reversed(frameworks), key=lambda each: len(frameworks[each]), default=None)
+        for run in group:
+            other = chosen is not None and run.spec.framework in frameworks[chosen]
+            if not (other and run.numbers) or _drivers(run) == chosen:
+                found.append(run)
+    known = {run.spec.repeat_key(): run.versions for run in found if run.numbers and run.versions}
+    same = []
+    for run in found:
+        newest = known.get(run.spec.repeat_key())
+        if not (run.numbers and run.versions) or run.versions == newest:
+            same.append(run)
+    return same
+
+
+def left_out(results: Sequence[RunResult]) -> str:
+    """Sentence on the runs that `alike` leaves out."""
+    number = len(results) - len(alike(results))
+    if not number:
+        return ""
+    runs = f"{number} run{'s' * (number > 1)}"
+    return f" Left out: {runs} with another driver or versions than the newest of their point."
+
+
+def _work(run: RunResult) -> tuple[object, ...]:
+    """What the runs of a point have in common, whatever their framework."""
+    if isinstance(run.spec, TrainingSpec):
+        return (*point_of(run.spec), run.spec.cluster.name)
+    return (run.spec.repeat_key(),)
+
+
+def _drivers(run: RunResult) -> frozenset[str]:
+    """The drivers of the nodes of a run."""
+    nodes = objects(run.environment.get("nodes"))
+    return frozenset(str(node["driver"]) for node in nodes if node.get("driver"))
 
 
 def _row(

@@ -12,7 +12,7 @@ from benchrun.rundir.find import stamp_of
 from benchrun.runspec.spec import TrainingSpec
 
 from .curve import CurveView
-from .frameworks import ValidRun, side_by_side, valid_runs
+from .frameworks import ValidRun, alike, left_out, side_by_side, valid_runs
 from .published import Pair, pairs
 from .readable import point_labels, readable
 from .runs import identified, ratio_line
@@ -37,6 +37,8 @@ class ReportModel:
     published: tuple[Pair, ...]
     """Each point beside the nearest published number."""
     results: tuple[RunResult, ...]
+    left_out: str = ""
+    """Sentence on the runs that count for no point, because its newest have other software."""
 
     def rows(self, by: str) -> Table:
         """The table for programs: of points, or of frameworks side by side."""
@@ -46,8 +48,11 @@ class ReportModel:
 
 
 def report_model(runs: Sequence[RunResult], curves: Sequence[CurveView] = ()) -> ReportModel:
-    """The report on ``runs``, those of one recipe, GPU and precision together."""
-    results = sorted(runs, key=_order)
+    """The report on ``runs``, those of one recipe, GPU and precision together. What is
+    said of points is of runs with the same software.
+    """
+    every = sorted(runs, key=_order)
+    results = alike(every)
     references = load_references()
     return ReportModel(
         points=identified(results),
@@ -56,7 +61,8 @@ def report_model(runs: Sequence[RunResult], curves: Sequence[CurveView] = ()) ->
         ratios=tuple(map(ratio_line, ratios(results, references))),
         curves=tuple(curves),
         published=tuple(pairs(_points(results), references)),
-        results=tuple(results),
+        results=tuple(every),
+        left_out=left_out(every).strip(),
     )
 
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.rundir.find import stamp_of
 from benchrun.rundir.folder import RunDir
+from benchrun.show.frameworks import alike
 from benchrun.show.model import ReportModel, report_model
 
 from .measurement import fingerprint_if_readable, result_of
@@ -26,4 +28,5 @@ def report_on(runs: Sequence[RunResult], *, scaling: bool = True) -> ReportModel
     """The report on runs that `run_data` read; with their curves over the number of
     GPUs if ``scaling``.
     """
-    return report_model(runs, measured_scaling(runs) if scaling else ())
+    oldest_first = sorted(runs, key=lambda run: stamp_of(run.run_id))
+    return report_model(runs, measured_scaling(alike(oldest_first)) if scaling else ())

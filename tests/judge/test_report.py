@@ -59,6 +59,23 @@ def test_the_same_point_on_two_clusters_is_two_rows() -> None:
     assert [row["step_time_s"] for row in rows] == [10.0, 12.0]
 
 
+def test_points_and_curves_are_of_the_newest_software_alone() -> None:
+    runs = []
+    for day, (driver, version) in enumerate([("570", "2.9"), ("580", "2.9"), ("580", "2.11"), ("580", "2.11")]):
+        environment = {"nodes": [{"driver": driver, "versions": {"torch": version}}]}
+        for gpus in (64, 128):
+            run = result(12.0 - day, spec=SPEC.resized(num_gpus=gpus, gbs=SPEC.gbs * gpus // 64))
+            name = f"x-{gpus}-2026112{day}T000000Z-0000"
+            runs.append(dataclasses.replace(run, run_id=name, environment=environment))
+    model = api.report_on(runs)
+    for row in model.points.records():
+        assert (row["runs"], row["step_time_s"]) == (2, 9.5)
+    assert {point.step_s for curve in model.curves for point in curve.measured} == {9.5}
+    assert (len(model.results), model.left_out.split(" with ")[0]) == (8, "Left out: 4 runs")
+    unknown = [dataclasses.replace(run, environment={}) for run in runs]
+    assert api.report_on(unknown).left_out == "", "what is not known does not differ"
+
+
 @pytest.mark.parametrize("ending", ["failed", "out_of_memory_host", "cancelled"])
 def test_a_run_that_broke_and_was_not_judged_is_counted_and_its_speed_is_not(ending: str) -> None:
     broken = dataclasses.replace(result(9.0), verdict=None, ending=ending)

@@ -1,11 +1,11 @@
 """Findings over all runs of a report: slow nodes, failures, changes of the step time.
 
 Like is compared with like: what is said of points, frameworks and changes leaves out
-runs on a node that is slow, and of a point those with another driver.
+runs on a node that is slow, and of a point those with another driver or other versions.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,14 +24,11 @@ from benchrun.capabilities.history.series import (
 from benchrun.capabilities.history.text import changed_text
 from benchrun.jobs.endings import AGAIN, Ending
 from benchrun.judge.difference import NOTICEABLE
-from benchrun.judge.measured import grouped
 from benchrun.judge.verdict import RunResult
 from benchrun.logs.kinds import blaming_node, kind_of, short_name
 from benchrun.measure.changes import changes
 from benchrun.measure.statistics import Interval, confidence_interval
-from benchrun.rundir.artifacts import objects
-from benchrun.runspec.spec import TrainingSpec
-from benchrun.show.frameworks import point_of
+from benchrun.show.frameworks import alike, left_out
 from benchrun.show.table import Table
 
 from .run import LONGEST, folded, hosts_of
@@ -119,7 +116,7 @@ class Findings:
     healthy: Sequence[RunResult]
     """Runs on no node that was slow then."""
     alike: Sequence[RunResult]
-    """Those of them that have the driver of their point."""
+    """Those of them with the software of their point."""
     failures: Sequence[Failure]
     changes: Sequence[Changed]
 
@@ -134,13 +131,7 @@ class Findings:
     @property
     def left_out(self) -> str:
         """Sentence on all runs that are left out."""
-        number = len(self.healthy) - len(self.alike)
-        if not number:
-            return self.on_slow
-        runs = f"{number} run{'s' * (number > 1)}"
-        return (
-            f"{self.on_slow} Left out: {runs} with another driver than the newest of their point."
-        )
+        return f"{self.on_slow}{left_out(self.healthy)}"
 
 
 def findings(
@@ -161,8 +152,8 @@ def findings(
     if history:
         found = changes_of(history_of(healthy).series)
     failed = _failures(results, blaming)
-    alike = list(_same_driver(healthy))
-    return Findings(results, blaming, speeds, slow, healthy, alike, failed, found)
+    same = alike(healthy)
+    return Findings(results, blaming, speeds, slow, healthy, same, failed, found)
 
 
 def blamed_by(run: RunResult, explained: Explanation | None) -> list[str]:
@@ -246,37 +237,6 @@ def _newest(host: str, longer: Sequence[tuple[datetime, float]]) -> NodeSpeed:
         if abs(median(after) - median(before)) >= 100 * NOTICEABLE:
             return NodeSpeed(host, after, longer[cut.place][0])
     return NodeSpeed(host, values, None)
-
-
-def _same_driver(results: Sequence[RunResult]) -> Iterator[RunResult]:
-    """Of each point the runs with the driver that most of its frameworks ran with, the
-    newest of these; of a framework that never had it, all.
-    """
-    for group in grouped(results, _work):
-        frameworks: dict[frozenset[str], set[str]] = {}
-        for run in group:
-            if run.numbers:
-                # The newest stands last.
-                names = frameworks.pop(_drivers(run), set())
-                frameworks[_drivers(run)] = {*names, run.spec.framework}
-        chosen = max(reversed(frameworks), key=lambda each: len(frameworks[each]), default=None)
-        for run in group:
-            other = chosen is not None and run.spec.framework in frameworks[chosen]
-            if not (other and run.numbers) or _drivers(run) == chosen:
-                yield run
-
-
-def _work(run: RunResult) -> tuple[object, ...]:
-    """What the runs of a point have in common, whatever their framework."""
-    if isinstance(run.spec, TrainingSpec):
-        return (*point_of(run.spec), run.spec.cluster.name)
-    return (run.spec.repeat_key(),)
-
-
-def _drivers(run: RunResult) -> frozenset[str]:
-    """The drivers of the nodes of a run."""
-    nodes = objects(run.environment.get("nodes"))
-    return frozenset(str(node["driver"]) for node in nodes if node.get("driver"))
 
 
 def nodes_table(found: Findings) -> Table:
