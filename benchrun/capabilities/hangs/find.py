@@ -36,8 +36,8 @@ def hang_of(
         return None
     parted = parting(records) if found else None
     guilty = set() if parted else _guilty(found, records, hosts)
-    if size == 1 and not found:
-        guilty |= {rank for rank, host in hosts.items() if host.sits}
+    if size and not found and all(host.idles for host in hosts.values()):
+        guilty |= {rank for rank, host in hosts.items() if host.sits and not _waits(host)}
     for rank in guilty & hosts.keys():
         if hosts[rank].moves_on or (rank not in found and hosts[rank].toils):
             return None

@@ -128,7 +128,13 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
         for rank, dump in records.dumps.items():
             if own := dump.same(start):
                 since[rank] = dump.ops.index(own) + 1
-        new = {rank: _new(made[rank], place) for rank, place in since.items()}
+        new = {}
+        row = False
+        for rank, place in since.items():
+            new[rank] = _new(made[rank], place)
+            row |= rank in ranks and made[rank][place - 1] in made[rank][place : place + 1]
+        if row:  # only the calls before a row of like ones show how long it has to be
+            new = {}
         times = Counter(call[:3] for call in new.values() if call)
         strayed = {rank for rank, call in new.items() if call and 2 * times[call[:3]] <= len(new)}
         alone = len({new[rank] for rank in strayed}) == 1 and not any(map(new.get, ranks - strayed))

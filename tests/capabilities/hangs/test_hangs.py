@@ -393,3 +393,23 @@ def test_two_ranks_that_both_receive_first(tmp_path: Path) -> None:
         written[rank]["entries"][1] = entry(1, "0", name, 9, transfer=True) | {"state": "completed"}
     put(tmp_path, written)
     assert found(tmp_path).ranks == []
+
+
+@pytest.mark.parametrize("usual", [7, 8])
+def test_of_two_ranks_whose_first_evaluations_differ_in_length_none_is_named(tmp_path: Path, usual: int) -> None:
+    """Seven batches on one rank, eight on the other: nobody knows which is right."""
+    config = {}
+    for name, title, ranks in (("0", WORLD, [0, 1]), ("1", TP, [0, 1])):
+        config[name] = {"name": name, "desc": title, "ranks": str(ranks)}
+    written = {}
+    for rank, batches in enumerate((usual, 15 - usual)):
+        calls = [*[("0", WORLD)] * 3, *[("1", TP)] * batches]
+        calls += [("0", WORLD)] if batches == 7 else []
+        entries = []
+        for place, group in enumerate(calls):
+            state = "completed" if place < 10 else "scheduled"
+            sequence = calls[:place].count(group) + 1
+            entries.append(entry(place, group[0], "all_reduce", sequence) | {"process_group": group, "state": state})
+        written[rank] = {"version": "2.9", "pg_config": config, "pg_status": {}, "entries": entries}
+    put(tmp_path, written)
+    assert found(tmp_path).ranks == []

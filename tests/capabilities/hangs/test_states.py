@@ -300,3 +300,12 @@ def test_a_second_rank_that_stands_still_before_anybody_waits_for_it(tmp_path: P
     assert found(tmp_path).ranks == [0, 3]
     put(tmp_path, 3, SLEEPING, state="R", cpu_s=2.0)
     assert found(tmp_path).ranks == [0]
+
+
+def test_the_last_rank_that_is_left_and_waits_for_a_lock_hangs(tmp_path: Path) -> None:
+    """The others have ended: nobody waits for it."""
+    write(tmp_path, 2, 2, None)
+    put(tmp_path, 1, SLEEPING, place="futex_do_wait")
+    assert hang_of(tmp_path.iterdir(), deadline_s=30, size=2).ranks == [1]
+    put(tmp_path, 0, SLEEPING, state="R", cpu_s=2.0)
+    assert hang_of(tmp_path.iterdir(), deadline_s=30, size=2) is None
