@@ -1,6 +1,6 @@
 """Everything that is known about a run, as one value; any part may be missing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
@@ -181,6 +181,18 @@ class Evidence:
             return None
         times = [rank.collective_time_s for rank in self.ranks.ranks]
         return max(map(median, filter(None, times)), default=None)
+
+    def timed_s(self, names: Sequence[str]) -> Floats:
+        """Seconds of the log's own timers called ``names``, in each step that has timers."""
+        if self.printed is None:
+            return np.empty(0)
+        spent = self.printed.sums(names, self.steps, float(np.max(self.times)))
+        return spent[np.isfinite(spent)]
+
+    def mean_timed_s(self, names: Sequence[str]) -> float:
+        """Mean of `timed_s`; 0 without timers."""
+        spent = self.timed_s(names)
+        return float(np.mean(spent)) if len(spent) else 0.0
 
     @property
     def cores_counted(self) -> bool:

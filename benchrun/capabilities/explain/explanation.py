@@ -205,7 +205,10 @@ def missing(run: Evidence) -> Iterator[str]:
     if run.spec.num_gpus > 1 and run.ranks is None and run.fingerprint is None:
         yield "compute times by rank would name a slow rank: benchrun's workers write them, and older runs have none"
     if run.on_gpu and run.fingerprint is None:
-        yield "a trace would separate the causes of idle time, and transfer from waiting"
+        verb = f"explain {run.name} --trace FILE"
+        if not run.log_alone:
+            verb = f"profile {run.spec.recipe}"
+        yield f"a trace would separate the rest, and the causes of idle time: benchrun {verb}"
     elif run.fingerprint is not None:
         yield from run.fingerprint.notes
     yield from run.notes

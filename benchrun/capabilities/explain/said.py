@@ -45,8 +45,7 @@ def costs(run: Evidence) -> Iterator[Cause]:
 
 def _of_timers(run: Evidence, printed: Printed, name: Name) -> Cause | None:
     """What the timers of a cause take of the step, if that is noticeable."""
-    spent = printed.sums(name, run.steps, float(np.max(run.times)))
-    spent = spent[np.isfinite(spent)]
+    spent = run.timed_s(printed.names(name))
     if not len(spent):
         return None
     seconds = min(float(np.mean(spent)), run.step_s)

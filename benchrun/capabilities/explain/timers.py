@@ -3,7 +3,7 @@ DeepSpeed, by rank or over all ranks, and reports on slow ranks of Megatron and 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -63,14 +63,13 @@ class Printed:
     """What each rank computes, where the timers of all ranks are printed."""
     reports: tuple[Report, ...] = ()
 
-    def sums(self, cause: Name, steps: Floats, slowest: float) -> Floats:
-        """Seconds of the timers of ``cause`` on the slowest rank, in each of ``steps``: 0
+    def sums(self, names: Sequence[str], steps: Floats, slowest: float) -> Floats:
+        """Seconds of the timers called ``names`` on the slowest rank, in each of ``steps``: 0
         in a step that has other timers alone, NaN in one without any.
 
         Megatron stops the clock of its steps while it writes a checkpoint: a timer far
         beyond the ``slowest`` step is of no step.
         """
-        names = self.names(cause)
         total = np.full(len(steps), np.nan)
         for place, step in enumerate(steps):
             stated = {

@@ -93,6 +93,8 @@ def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:
     first = f"{number}. {_where(cause)} ({cause.kind}): {_seconds(cause.seconds)} s, {share} % of the step"
     if saved := cause.saving_s:
         first += f"; a cure saves {_seconds(saved.low)} to {_seconds(saved.high)} s"
+    else:
+        first += "; how much of it a cure saves is not known"
     yield first
     yield f"   {cause.evidence}"
     advice = []

@@ -10,6 +10,7 @@ from . import waits
 from .buckets import Buckets, buckets
 from .evidence import Evidence
 from .model import UNSEPARATED, Name, Part
+from .timers import COMPUTE
 from .work import Work, weights_of_groups
 
 LAW = "operator list and data sheet"
@@ -36,6 +37,13 @@ OF_GROUP: dict[str, Name] = {
     "dp": "exposed_dp",
     "pp": "bubble",
 }
+TIMED: dict[Name, str] = {
+    "bubble": "pipeline bubble",
+    "data": "waiting for data",
+    "exposed_dp": "exposed dp communication",
+}
+"""Parts that a log's timers show: cause -> part."""
+COMPUTING = "computing beyond that: slower kernels, tp communication"
 
 
 class Ledger:
@@ -283,6 +291,26 @@ def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
     ]
 
 
+def _recorded(run: Evidence, least: Work, left: float) -> list[Part]:
+    """Communication and bubble: as the ranks or the log's timers recorded them, else by
+    law; at most what is ``left``.
+    """
+    bubble = run.inner_s * least.bubble / (1 + least.bubble)
+    if run.collective_s is not None:
+        sent = Ledger(min(left, run.collective_s))
+        _sending(run, least, sent, bubble, RANKS)
+        return sent.parts
+    step = Ledger(left)
+    for name, part in TIMED.items():
+        law_s = bubble if name == "bubble" else 0.0
+        timed_s = run.mean_timed_s(run.printed.names(name)) if run.printed else 0.0
+        if timed_s > law_s:
+            step.take(part, timed_s, name, "the log's timers, waits included")
+        else:
+            step.take(part, law_s, name, _law_of_bubble(least))
+    return step.parts
+
+
 def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     """Parts of a step without a profile: what the work takes at the least, what was
     recorded, and the rest.
@@ -295,14 +323,9 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
     step.take("products, computed again", (peak + lost) * least.recomputed, "recompute", LAW)
     step.take(ATTENTION_AT_PEAK, least.attention_s, None, LAW)
     step.take(MEMORY_AT_SPEED, least.memory_s, None, _memory_of(run))
-    bubble = run.inner_s * least.bubble / (1 + least.bubble)
-    if run.collective_s is not None:
-        sent = Ledger(min(step.left, run.collective_s))
-        _sending(run, least, sent, bubble, RANKS)
-        for each in sent.parts:
-            step.take(each.part, each.seconds, each.cause, each.evidence)
-    else:
-        step.take("pipeline bubble", bubble, "bubble", _law_of_bubble(least))
+    slower_s = run.mean_timed_s(COMPUTE) - sum(part.seconds for part in step.parts)
+    for each in _recorded(run, least, step.left):
+        step.take(each.part, each.seconds, each.cause, each.evidence)
     idle = Ledger(step.left)
     if run.on_gpu:  # the queue hides what the host does, unless the GPU stands still
         idle = Ledger(min(step.left, max((run.idle_of_telemetry_s or 0.0) - run.between_s, 0.0)))
@@ -313,6 +336,7 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
         idle.rest("no kernel: the host", "host", f"utilisation in {TELEMETRY_SUMMARY}")
     for each in idle.parts:
         step.take(each.part, each.seconds, each.cause, each.evidence)
+    step.take(COMPUTING, slower_s, "unknown", f"the log's timers {' and '.join(COMPUTE)}")
     yield from step.parts
     if step.left > 0:
         names = f"{UNSEPARATED}: slower products and attention, memory-bound kernels, communication"

@@ -144,6 +144,27 @@ def test_a_healthy_log_with_timers_and_reports_has_no_fault(tmp_path: Path) -> N
     assert found["stretches"] == []
 
 
+def timed() -> Iterator[str]:
+    for number in range(1, 60):
+        yield step(number, 3000)
+        yield one_line(
+            forward_compute=700, forward_recv=100, backward_compute=1500, backward_send_forward_recv=200,
+            backward_params_all_reduce=250, batch_generator=50, optimizer=100,
+        )  # fmt: skip
+
+
+def test_a_logs_own_timers_separate_its_step(tmp_path: Path) -> None:
+    found = explained(tmp_path, timed())
+    parts = {part["part"].partition(":")[0]: part["seconds"] for part in found["waterfall"]}
+    assert parts["pipeline bubble"] == pytest.approx(0.3, abs=0.01)
+    assert parts["exposed dp communication"] == pytest.approx(0.25, abs=0.01)
+    assert parts["waiting for data"] == pytest.approx(0.05, abs=0.01)
+    assert parts["computing beyond that"] == pytest.approx(2.2, abs=0.01)
+    assert parts["not separated"] < 0.25
+    (trace,) = [line for line in found["missing"] if "--trace FILE" in line]
+    assert "benchrun explain" in trace
+
+
 def checkpoint(after_ms: float, save_ms: float) -> Iterator[str]:
     for number in range(1, 100):
         yield step(number, after_ms if number == 51 else 1250)
