@@ -210,7 +210,7 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """
     switches: Mapping[str, Switch] = {}
     """Other arguments of NeMo 2's or Megatron-Bridge's configuration, as its publisher set
-    them: ``ddp.average_in_collective``.
+    them: ``ddp.average_in_collective``; ``comm_overlap`` leaves this part out.
     """
     fp8: Fp8 = Fp8()
     """Used only if the run's precision is fp8."""

@@ -146,7 +146,7 @@ def main():
             exp_avg_dtype=torch.bfloat16,
             exp_avg_sq_dtype=torch.bfloat16,
             fp8_recipe='mxfp8',
-            store_param_remainders=False,
+            store_param_remainders=True,
         ),
         scheduler=bridge.SchedulerConfig(
             lr_decay_style='cosine',

@@ -12,6 +12,7 @@ from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.mixed_precision import MixedPrecisionConfig
 from megatron.bridge.training.pretrain import pretrain
 from megatron.core.activations import squared_relu
+from megatron.core.quantization.quant_config import GlobMatcher, RecipeConfig
 
 
 def main():
@@ -92,10 +93,30 @@ def main():
             cuda_graph_impl='transformer_engine',
             use_te_rng_tracker=True,
             cuda_graph_scope=['attn', 'mamba', 'moe_router', 'moe_preprocess'],
+            moe_router_num_groups=1,
+            moe_router_group_topk=1,
+            keep_mtp_spec_in_bf16=True,
             calculate_per_token_loss=True,
             use_fused_weighted_squared_relu=True,
             moe_router_padding_for_quantization=True,
             num_layers_at_end_in_bf16=14,
+            # Layers of another precision: the first pattern that fits.
+            quant_recipe=RecipeConfig(
+                [
+                    GlobMatcher('*.linear_qkv', 'bf16'),
+                    GlobMatcher('*.linear_proj', 'bf16'),
+                    GlobMatcher('*mlp.fc[12]_latent_proj', 'bf16'),
+                    GlobMatcher('mtp.*', 'bf16'),
+                    GlobMatcher('*mixer.out_proj', 'mxfp8'),
+                ],
+                {
+                    "bf16": {"transformer_engine_config_type": "TEQuantizationParams", "training_recipe": {}},
+                    "mxfp8": {
+                        "transformer_engine_config_type": "TEQuantizationParams",
+                        "training_recipe": {"fp8_quantization_recipe": "mxfp8"},
+                    },
+                },
+            ),
             pipeline_dtype=torch.bfloat16,
         ),
         mixed_precision=MixedPrecisionConfig(
@@ -151,20 +172,7 @@ def main():
             use_megatron_fsdp=False,
             check_for_nan_in_grad=False,
         ),
-        comm_overlap=CommOverlapConfig(
-            tp_comm_overlap=False,
-            overlap_p2p_comm=False,
-            batch_p2p_comm=False,
-            overlap_grad_reduce=True,
-            overlap_param_gather=True,
-            align_param_gather=False,
-            bucket_size=134217728,
-            overlap_param_gather_with_optimizer_step=False,
-            defer_embedding_wgrad_compute=False,
-            overlap_moe_expert_parallel_comm=False,
-            delay_wgrad_compute=False,
-            tp_comm_bootstrap_backend="nccl",
-        ),
+        comm_overlap=None,
         dataset=bridge.GPTDatasetConfig(
             blend=None, split="1,1,1",  # mock tokens
             random_seed=1234, sequence_length=8192,

@@ -119,20 +119,7 @@ def main():
             use_megatron_fsdp=False,
             check_for_nan_in_grad=False,
         ),
-        comm_overlap=CommOverlapConfig(
-            tp_comm_overlap=False,
-            overlap_p2p_comm=False,
-            batch_p2p_comm=False,
-            overlap_grad_reduce=False,
-            overlap_param_gather=False,
-            align_param_gather=False,
-            bucket_size=134217728,
-            overlap_param_gather_with_optimizer_step=False,
-            defer_embedding_wgrad_compute=False,
-            overlap_moe_expert_parallel_comm=False,
-            delay_wgrad_compute=False,
-            tp_comm_bootstrap_backend="nccl",
-        ),
+        comm_overlap=None,
         dataset=bridge.GPTDatasetConfig(
             blend=None, split="1,1,1",  # mock tokens
             random_seed=1234, sequence_length=4096,

@@ -45,6 +45,8 @@ PARTS = {
     "DistributedInitConfig": "dist",
     "CommOverlapConfig": "comm_overlap",
     "MixedPrecisionConfig": "mixed_precision",
+    "RerunStateMachineConfig": "rerun_state_machine",
+    "LoRA": "peft",
     "GPTModelProvider": "model",
     "MLAModelProvider": "model",
     "MambaModelProvider": "model",
@@ -119,14 +121,17 @@ def rendered(spec: TrainingSpec) -> Values:
     for node in ast.walk(ast.parse(render(spec)[driver.program])):
         name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
         for keyword in node.keywords if name in PARTS else ():  # type: ignore[attr-defined]
-            found[f"{PARTS[name]}.{keyword.arg}"] = _text(keyword.value)
+            argument = str(keyword.arg).replace("muon_use_", "muon_")  # named otherwise up to v0.4.2
+            found[f"{PARTS[name]}.{argument}"] = _text(keyword.value)
     if "model.enable_cuda_graph" in found:  # NeMo 2's names
         kind = "local" if found["model.enable_cuda_graph"] == "True" else "none"
         found |= {"model.cuda_graph_impl": kind, "ddp.use_megatron_fsdp": str(found["model.fsdp"] == "megatron")}
-    elif found["ddp.use_distributed_optimizer"] == "True":  # as CommOverlapConfig.setup
-        for name in OVERLAPS:
+    elif found["ddp.use_distributed_optimizer"] == "True" and "comm_overlap.tp_comm_overlap" in found:
+        for name in OVERLAPS:  # as CommOverlapConfig.setup
             value = found.get(f"comm_overlap.{name}", "None")
             found |= {f"{part}.{name}": value for part in ("ddp", "optimizer")}
+        found["ddp.bucket_size"] = found.get("comm_overlap.bucket_size", str(128 << 20))
+    found["model.quant_recipe"] = " ".join(spec.training.switches.get("model.quant_recipe", ()))  # type: ignore[arg-type]
     for name, variable in driver.environment(spec).items():
         found[f"env.{name}"] = variable.value
     return captured(found | {f"env.{name}": value for name, value in spec.env.items()})
@@ -190,7 +195,7 @@ def plain(key: str, value: str | None) -> str:
         return NOTHING
     if key == "model.pipeline_model_parallel_layout":
         return "|".join(Layout(stages=value.replace(",", "")).stage_list)
-    return value
+    return value.removesuffix(".0")
 
 
 def matters(key: str, row: Values, ours: Values) -> bool:
@@ -223,6 +228,12 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "recompute_modules": "selective" in either("model.recompute_granularity"),
         "recompute_method": "full" in either("model.recompute_granularity"),
         "recompute_num_layers": "full" in either("model.recompute_granularity"),
+        "cp_comm_type": row["model.context_parallel_size"] != "1",
+        "align_param_gather": row["ddp.overlap_param_gather"] == "True"
+        and row["model.virtual_pipeline_model_parallel_size"] not in ("None", "1"),
+        "bucket_size": _replicas(row) > 1 and row["ddp.use_distributed_optimizer"] == "True",
+        "store_param_remainders": either("optimizer.use_precision_aware_optimizer") != {NOTHING},
+        "dropout_position": row.get("peft.dropout") not in ("0.0", ""),
         "data_parallel_sharding_strategy": either("ddp.use_megatron_fsdp") != {NOTHING},
         "num_distributed_optimizer_instances": row.get(key) != "1",
         "apply_rope_fusion": not row["recipe"].startswith("nemotron"),  # which rotates nothing
@@ -237,6 +248,13 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "mtp_use_repeated_layer": either("model.mtp_num_layers") != {NOTHING},
     }
     return needs.get(name, True)
+
+
+def _replicas(row: Values) -> int:
+    ranks = 1
+    for name in ("tensor_model", "pipeline_model", "context"):
+        ranks *= int(row[f"model.{name}_parallel_size"] or 1)
+    return int(row["num_gpus"]) // ranks
 
 
 def _hybridep(row: Values, ours: Values) -> bool:

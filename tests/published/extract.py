@@ -223,6 +223,8 @@ def text(value: Any) -> str:
         return " ".join(text(each) for each in value)
     if isinstance(value, enum.Enum):
         return value.name
+    if hasattr(value, "matchers"):
+        return " ".join(f"{each.pattern} {each.config_key}" for each in value.matchers)
     if value is None or isinstance(value, bool | int | float | str):
         return str(value)
     if type(value).__name__ == "dtype":
@@ -237,14 +239,10 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
         config.mixed_precision = module.get_mixed_precision_config(config.mixed_precision)
     model = config.model
     ranks = model.tensor_model_parallel_size * model.pipeline_model_parallel_size * model.context_parallel_size
-    for part in (config.comm_overlap, config.mixed_precision):
-        try:
-            if part is config.comm_overlap:
-                part.data_parallel_size = max(num_gpus // ranks, 1)
-                getattr(part, "finalize", lambda: None)()
-            part.setup(model, config.optimizer, config.ddp)
-        except (AssertionError, AttributeError):  # its checks of the machine
-            continue
+    for part in filter(None, (config.mixed_precision, config.comm_overlap)):  # in the order of the training
+        part.data_parallel_size = max(num_gpus // ranks, 1)
+        getattr(part, "finalize", lambda: None)()
+        part.setup(model, config.optimizer, config.ddp)
     found = {}
     for part_name, names in FACTS["arguments"].items():
         part = getattr(config, part_name, None)
@@ -252,6 +250,9 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
             if hasattr(part, name):
                 found[f"{part_name}.{name}"] = text(getattr(part, name))
     found |= departures(config)
+    found["model.use_te_rng_tracker"] = text(model.use_te_rng_tracker or config.rng.te_rng_tracker)  # one sets both
+    if found.get("optimizer.muon_use_nesterov", "None") != "None":  # named otherwise from v0.5.1 on
+        found["optimizer.muon_nesterov"] = found.pop("optimizer.muon_use_nesterov")
     if found["model.cuda_graph_scope"] == "None":  # named otherwise from v0.5.1 on
         found["model.cuda_graph_scope"] = text(getattr(model, "cuda_graph_modules", None))
     return found
@@ -311,6 +312,7 @@ def flat(folder: Path) -> Iterator[dict[str, str]]:
 def by_table(folder: Path) -> Iterator[dict[str, str]]:
     """The configurations of a release that has a table of them, and a function for each model and GPU."""
     overrides, plugins = importlib.import_module("utils.overrides"), importlib.import_module("perf_plugins")
+    registers = "nccl_ub" in (folder / "scripts/performance/run_script.py").read_text(encoding="utf-8")
     usual = importlib.import_module("utils.executors").PERF_ENV_VARS
     name = re.compile(r"(.+?)_(PRETRAIN|SFT|LORA)_CONFIG_([A-Z]+\d+)_(BF16|FP8_CS|FP8_MX|FP8_SC|NVFP4)(?:_(\w+))?")
     for path in sorted(folder.glob("scripts/performance/configs/*/*_workload_base_configs.py")):
@@ -347,6 +349,8 @@ def by_table(folder: Path) -> Iterator[dict[str, str]]:
                 setattr(plugin, key, value)
             ranks = types.SimpleNamespace(env_vars=usual | of_executor(folder, gpu), nodes=1, setup_lines="")
             plugin.setup(None, ranks)
+            if registers and config.ddp.nccl_ub:  # as run_script.py
+                ranks.env_vars |= {"NCCL_NVLS_ENABLE": "1", "NCCL_CTA_POLICY": "1"}
             short = precision.replace("_", "")
             yield row(relative, model, task, base.num_gpus, gpu, short, variant, config, ranks.env_vars)
 

@@ -246,9 +246,24 @@ def test_switches_reach_the_driver_and_the_ranks(tmp_path: Path, framework: str,
     assert "TORCH_NCCL_HIGH_PRIORITY" not in rendered["job.sh"]
 
 
+def test_a_part_can_be_left_out_and_layers_can_have_another_precision(tmp_path: Path) -> None:
+    given = "training.switches={comm_overlap: null, model.quant_recipe: ['mtp.* bf16'], optimizer.muon_nesterov: true}"
+    rendered = render(spec(tmp_path, "llama", "megatron-bridge", *SPREAD, given, BRIDGE_LATEST))
+    driver = rendered["train_megatron_bridge.py"]
+    assert "comm_overlap=None," in driver
+    assert "GlobMatcher('mtp.*', 'bf16')," in driver
+    assert "muon_nesterov=True," in driver
+    older = render(spec(tmp_path, "llama", "megatron-bridge", *SPREAD, given, BRIDGE_TODAY))
+    assert "muon_use_nesterov=True," in older["train_megatron_bridge.py"]
+
+
 @pytest.mark.parametrize(
     ("switches", "message"),
-    [("{train.seed: 1}", "its part must be one of"), ("{comm_overlap.tp_comm_overlap_cfg: x}", "userbuffers_...")],
+    [
+        ("{train.seed: 1}", "must be an argument of"),
+        ("{ddp: null}", "must be an argument of"),
+        ("{comm_overlap.tp_comm_overlap_cfg: x}", "userbuffers_..."),
+    ],
 )
 def test_a_switch_that_no_driver_takes_is_refused(tmp_path: Path, switches: str, message: str) -> None:
     with pytest.raises(UserError, match=message):

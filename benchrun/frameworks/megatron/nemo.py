@@ -33,6 +33,9 @@ class NeMoOfCore(Megatron):
     of the ranks.
     """
 
+    optional: ClassVar[str] = ""
+    """A part that a switch without argument leaves out."""
+
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP, and switches of no part."""
         yield from super().refusals(spec)
@@ -40,8 +43,9 @@ class NeMoOfCore(Megatron):
         if layout.fsdp > 1 and spec.task == "lora":
             yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
         for name, value in spec.training.switches.items():
-            if name.split(".")[0] not in self.parts:
-                yield f"training.switches has {name}: its part must be one of {', '.join(self.parts)}"
+            part, _, argument = name.partition(".")
+            if part not in self.parts or not (argument or name == self.optional):
+                yield f"training.switches has {name}: it must be an argument of {', '.join(self.parts)}"
             if name == BUFFERS and not re.fullmatch(r"userbuffers_(\w|{precision})+", str(value)):
                 yield f"{BUFFERS} is {value!r}: it must be a userbuffers_... of {self.name}"
 

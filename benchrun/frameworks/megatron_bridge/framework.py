@@ -43,6 +43,7 @@ class MegatronBridge(NeMoOfCore):
     """
 
     name = "megatron-bridge"
+    optional = "comm_overlap"
     mxfp8_weights = True
     precisions = frozenset({"bf16", "fp8", "nvfp4"})
     features = frozenset(FEATURES)
@@ -93,8 +94,7 @@ class MegatronBridge(NeMoOfCore):
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """With names of the release."""
-        release = nemo_release(spec.image) or ""
-        return super().configuration(spec) | {"renamed": release >= RENAMED}
+        return super().configuration(spec) | {"release": nemo_release(spec.image) or ""}
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With HybridEP's view of the NVLink domain. A node of eight GPUs is a domain of
