@@ -103,7 +103,9 @@ class MegatronBridge(NeMoOfCore):
         found = super().environment(spec)
         if spec.training.moe_dispatcher == "hybridep":
             card, why = hardware.gpu(spec.gpu), "HybridEP: ranks that reach each other over NVLink"
-            domain = card.nvlink_domain if card else spec.cluster.gpus_per_node
+            domain = spec.cluster.gpus_per_node
+            if card:
+                domain = card.nvlink_domain
             ranks = str(min(domain, spec.layout.ep))
             found = {
                 "NVLINK_DOMAIN_SIZE": Variable(str(domain), why),
