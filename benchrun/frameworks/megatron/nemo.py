@@ -57,9 +57,9 @@ class NeMoOfCore(Megatron):
         found: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         for name, value in {**self.implied(spec), **spec.training.switches}.items():
             part, _, argument = name.partition(".")
-            found.setdefault(part, {})[argument] = (
-                list(value) if isinstance(value, tuple) else value
-            )
+            if isinstance(value, tuple):
+                value = list(value)
+            found.setdefault(part, {})[argument] = value
         return found
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
