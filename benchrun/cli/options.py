@@ -266,9 +266,12 @@ def interrupted(what: str) -> Exit:
     return Exit.INTERRUPTED
 
 
-def write_text(text: str, output: Path | None) -> None:
-    """Write ``text`` into the new file ``output``, or to stdout without one."""
+def write_text(text: str, output: Path | None, counted: str = "") -> None:
+    """Write ``text`` into the new file ``output``, and say so with what is ``counted`` in
+    it, or to stdout without one.
+    """
     if output is None:
         click.echo(text, nl=False)
     else:
         write_new(output, text)
+        say(f"wrote {output}{counted}")

@@ -245,11 +245,10 @@ def _runs(
     write_text(
         _text(model, form, rows, one=len(names) == len(chosen) == 1, to_file=output is not None),
         output,
+        f": {_counted(data)}",
     )
     if form in TEXTS and model.left_out:
         say(model.left_out)
-    if output is not None:
-        say(f"wrote {output}: {_counted(data)}")
     if plot and model.curves:
         from benchrun.show.curve import scaling_plots
         from benchrun.show.plot import save

@@ -50,7 +50,7 @@ def write_site(
     try:
         slurm = survey()
     except MachineError as error:
-        copy = "run it on a login node, or copy the closest file: benchrun list --clusters has the paths"
+        copy = "run it on a login node, or copy the closest file: benchrun list --clusters --json has the paths"
         raise type(error)(error.message, hint=copy) from error
     here = [name for name in RUNTIMES if name != "enroot" and installed(name)]
     if runtime is None and slurm.pyxis:
