@@ -102,6 +102,7 @@ export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=hangs/dump_  # where it writes them
 export NCCL_DEBUG=INFO  # NCCL names its links: benchrun status reads them
 export NCCL_DEBUG_SUBSYS=INIT,NET  # at the start alone, not in each step
 export NCCL_DEBUG_FILE=nccl/%h.%p  # in files of its own, by host and process
+export NVTE_FLASH_ATTN=0  # as in the published configuration
 rm -rf hangs && mkdir hangs  # of an earlier start of this job; torch makes no folder
 rm -rf nccl && mkdir nccl  # NCCL makes no folder
 
@@ -130,8 +131,9 @@ step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not 
 # The framework's entry point, with every value stated.
 command=(
   python3 -u /opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py
-  # every value is in nemo1.yaml, next to this script
+  # the values are in nemo1.yaml, next to this script; those that follow take the place of its own
   --config-path="$PWD" --config-name=nemo1
+  ++model.optim.bucket_cap_mb=75
 )
 
 # During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
@@ -153,7 +155,7 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:24.12' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,HYDRA_FULL_ERROR,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_NVLS_ENABLE,NVTE_ASYNC_AMAX_REDUCTION,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_DP_AMAX_REDUCE_INTERVAL,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,HYDRA_FULL_ERROR,NCCL_DEBUG,NCCL_DEBUG_FILE,NCCL_DEBUG_SUBSYS,NCCL_NVLS_ENABLE,NVTE_ASYNC_AMAX_REDUCTION,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_DP_AMAX_REDUCE_INTERVAL,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

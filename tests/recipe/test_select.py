@@ -211,7 +211,7 @@ def test_a_cluster_whose_gpu_is_misspelt_is_told_the_name() -> None:
             "gbs_per_gpu: 0.3\n    source",
             "gbs_per_gpu 0.3 gives no whole batch on 8 GPUs",
         ),
-        ("    mbs: 1\n", "    framework: hf\n    mbs: 1\n", "framework hf, which the recipe does not list"),
+        ("framework: [megatron-lm", "framework: [hf, megatron-lm", "framework hf, which the recipe does not list"),
         ("    source:", "    derived: by me\n    source:", "either published (source) or chosen here (derived)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The base class of NeMo 2 and Megatron-Bridge."""
+"""The base class of NeMo 1, NeMo 2 and Megatron-Bridge."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ parallelism, in which ``{precision}`` stands for the run's.
 
 
 class NeMoOfCore(Megatron):
-    """NeMo 2 and Megatron-Bridge, which hand megatron.core's own configuration on."""
+    """NeMo's frameworks, whose switches are arguments that benchrun has no name for."""
 
     positions_per_sequence = True
     conversations = "packed"
@@ -65,7 +65,7 @@ class NeMoOfCore(Megatron):
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """With the switches, by part."""
         switches = self._by_part(spec)
-        buffers = switches["comm_overlap"].pop("tp_comm_overlap_cfg", "")
+        buffers = switches.get("comm_overlap", {}).pop("tp_comm_overlap_cfg", "")
         buffers = buffers.replace("{precision}", spec.precision)
         return super().configuration(spec) | {"buffers": buffers, "switches": switches}
 

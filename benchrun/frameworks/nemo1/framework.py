@@ -7,8 +7,8 @@ Source of the environment: dgxc-benchmarking v24.11.1.
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import OF_PIPELINES, SLURM_VARIABLES, Unmeasured
-from benchrun.frameworks.megatron.framework import Megatron
+from benchrun.frameworks.base import SLURM_VARIABLES, Unmeasured
+from benchrun.frameworks.megatron.nemo import NeMoOfCore
 from benchrun.model import Moe
 from benchrun.runspec.image_names import nemo_release
 from benchrun.runspec.spec import TrainingSpec
@@ -16,20 +16,20 @@ from benchrun.runspec.spec import TrainingSpec
 RELEASES = ("24.05", "24.09", "24.12")
 
 
-class NeMo1(Megatron):
+class NeMo1(NeMoOfCore):
     """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts
     from random weights.
     """
 
     name = "nemo1"
     package = "nemo-toolkit"
-    positions_per_sequence = True
+    options = ("switches",)
+    parts = ("model", "trainer", "env")
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})
     fsdp = False
     step_lines = ("train_step_timing in s=", '"train_step_tim')
     rank_variables = SLURM_VARIABLES
-    left_out = OF_PIPELINES
     scripts = "/opt/NeMo"
     release_matters = True
     files = ("nemo1.yaml",)
