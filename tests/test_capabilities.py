@@ -23,6 +23,7 @@ ALLOWED = {
     ("studies", "predict"),
     ("from_hf", "predict"),
     ("from_hf", "studies"),
+    ("acceptance", "nodes"),
     ("acceptance", "studies"),
     ("html", "explain"),
     ("html", "history"),

@@ -17,8 +17,8 @@ import yaml
 
 from benchrun.frameworks import registry
 from benchrun.render import render
-from benchrun.rundir import artifacts, rank_times
-from benchrun.rundir.artifacts import ENV, SPEC, TELEMETRY, XZ, objects, trained_with
+from benchrun.rundir import artifacts
+from benchrun.rundir.artifacts import ENV, NODES, SPEC, TELEMETRY, XZ, objects, trained_with
 from benchrun.rundir.folder import RunDir, unpacked
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.identity import OF_THE_SITE, workload_env, workload_image
@@ -44,9 +44,10 @@ PATH = re.compile(
 )
 """An absolute path outside the folders that every machine has."""
 ADDRESS = re.compile(
-    r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b"
+    r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2}"
+    r"|(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27})\b"
 )
-"""A private IP address."""
+"""A private IP address, or the UUID of a GPU."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 HIDDEN = "SITE"
 """Replaces text that identifies the site."""
@@ -68,6 +69,8 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
     if "software" in conditions:
         versions = sorted(trained_with(documents[ENV]).items())
         conditions["software"] = in_words(versions) or None
+    for name in _of_ranks(run):
+        documents[scrubbed(name, hosts)] = run.read_json(name) or {}
     files = {}
     for name, document in documents.items():
         files[name] = f"{json.dumps(_each_text(document, clean), indent=2)}\n".encode()
@@ -121,18 +124,17 @@ def verbatim_files(run: RunDir) -> dict[str, bytes]:
         artifacts.EVENTS,
         artifacts.DONE,
         *render(run.spec),
+        *_of_ranks(run),
     )
     plain = {}
     for name in names:
         if (run.path / name).is_file():
             plain[name] = (run.path / name).read_bytes()
-    packed = {}
     for log in run.logs:
-        packed[log.name.removesuffix(XZ) + XZ] = lzma.compress(unpacked(log))
-    samples = {}
+        plain[log.name.removesuffix(XZ) + XZ] = lzma.compress(unpacked(log))
     for host, text in run.telemetry().items():
-        samples[f"{TELEMETRY}/{host}.csv{XZ}"] = lzma.compress(text.encode())
-    return plain | packed | samples
+        plain[f"{TELEMETRY}/{host}.csv{XZ}"] = lzma.compress(text.encode())
+    return plain
 
 
 def kept_name(run: RunDir) -> str:
@@ -181,21 +183,22 @@ def _hosts(run: RunDir) -> list[str]:
     """The hosts in the run's files, compute nodes first."""
     env = run.read_json(ENV) or {}
     done = run.done()
-    hosts = [node.get("host") for node in objects(env.get("nodes"))]
-    times = run.read(artifacts.RANKS, rank_times.RankTimes)
-    if times:
-        for rank in times.ranks:
-            hosts.append(rank.host)
-    traced = (run.read_json(artifacts.FINGERPRINT) or {}).get("ranks") or []
-    for rank in traced:
-        if isinstance(rank, dict):
-            hosts.append(rank.get("host"))
+    hosts: list[Any] = [Path(name).name.rsplit(".", 2)[0] for name in _of_ranks(run)]
+    hosts += [node.get("host") for node in objects(env.get("nodes"))]
+    for name in (artifacts.RANKS, artifacts.FINGERPRINT):
+        ranks = (run.read_json(name) or {}).get("ranks")
+        hosts += [rank.get("host") for rank in objects(ranks)]
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
-    known = []
+    known: dict[str, None] = {}
     for host in named:
         if isinstance(host, str) and host not in ("", "localhost"):
-            known.append(host)
-    return list(dict.fromkeys(known))
+            known[host] = None
+    return list(known)
+
+
+def _of_ranks(run: RunDir) -> list[str]:
+    """The files of a check of nodes, ``nodes/HOST.RANK.json``."""
+    return [f"{NODES}/{file.name}" for file in sorted((run.path / NODES).glob("*.json"))]
 
 
 def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
@@ -217,10 +220,7 @@ def public_spec(spec: RunSpec) -> RunSpec:
     for name, value in workload_env(spec).items():
         if not OF_THE_SITE.search(name):
             own[name] = value
-    replaced = {}
-    for name, value in spec.replaced_env.items():
-        if name in own:
-            replaced[name] = value
+    replaced = _only(spec.replaced_env, own)
     numbers = {}
     for name, value in spec.cluster.env.items():
         if name in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value):

@@ -58,12 +58,17 @@ def hog(user: Any, tmp_path: Path) -> Iterator[Path]:
 def check(user: Any, begin: Path | None = None) -> tuple[int, dict]:
     """Exit code and report of a check of all nodes, with one rank each."""
     sets = ["cluster.gpus_per_node=1", "repeats=9"]
-    command = [sys.executable, "-m", "benchrun", "nodes", "slurm-cpu", "--json", *(f"--set={each}" for each in sets)]
+    return call(user, begin, "nodes", "slurm-cpu", "--json", *(f"--set={each}" for each in sets))
+
+
+def call(user: Any, begin: Path | None, *words: str) -> tuple[int, dict]:
+    """Exit code and JSON of a command that launches a check of nodes."""
+    command = [sys.executable, "-m", "benchrun", *words]
     launched = subprocess.Popen(
         command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=user.runs.parent
     )
     user.launchers.append(launched)
-    run = launched.stderr.readline().strip()
+    run = next(line for line in launched.stderr if line.startswith("nodes-")).strip().partition(":")[0]
     if begin:
         user.until(lambda: "benchrun nodes: products" in user.log(run), 90)
         begin.touch()
@@ -86,6 +91,33 @@ def test_only_the_node_with_a_busy_neighbour_is_named_and_launch_leaves_it_out(u
         f"--exclude={run / 'exclude'}",
     ).stdout
     assert f"#SBATCH --exclude={SLOW}\n" in script
+
+
+@pytest.mark.train
+@pytest.mark.thorough
+def test_a_slow_node_fails_an_acceptance_plan_also_where_its_pack_is_verified(
+    user: Any, hog: Path, tmp_path: Path
+) -> None:
+    run = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1, "set": {"cluster.gpus_per_node": 1}}
+    document = {"description": "x", "cluster": "slurm-cpu", "runs": [run], "repeats": 1, "nodes_check": 3}
+    path = tmp_path / "checked.yaml"
+    path.write_text(json.dumps(document))
+    pack = tmp_path / "pack"
+    code, report = call(user, hog, "plan", str(path), "--pack", str(pack), "--json")
+    criterion = report["criteria"][0]
+    assert (code, report["verdict"]) == (1, "not_accepted"), report
+    assert [host for host, (sound, _) in report["nodes"].items() if not sound] == [SLOW]
+    assert (criterion["criterion"], criterion["measured"], criterion["passed"]) == ("nodes_check", 2, False)
+    assert {each["passed"] for each in report["criteria"][1:]} == {True}
+    (check,) = criterion["runs"]
+    assert (user.runs / check / "exclude").read_text() == f"{SLOW}\n"
+    assert user.status(check)["state"] == "completed"
+    env = {name: value for name, value in user.env.items() if not name.startswith(("SLURM", "BENCHRUN"))}
+    command = [sys.executable, "-m", "benchrun", "verify", str(pack), "--plan", str(path), "--json"]
+    verified = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert verified.returncode == 1, verified.stdout + verified.stderr
+    again = json.loads(verified.stdout)["acceptance"]
+    assert (again["criteria"][0]["measured"], again["nodes"]["node2"][0]) == (2, False)
 
 
 @pytest.mark.thorough

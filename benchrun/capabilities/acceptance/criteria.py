@@ -2,11 +2,14 @@
 measured.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from pydantic import Field
+
+from benchrun.capabilities.nodes.fleet import Fleet
 from benchrun.jobs.endings import NO_ANSWER
 from benchrun.judge.checks import LEARNED, Check
 from benchrun.judge.ratio import ratio
@@ -28,7 +31,7 @@ class Criterion(Frozen):
     """One criterion of one point."""
 
     point: int
-    """Position of the point in the plan, from 1."""
+    """Position of the point in the plan, from 1; 0 is the check of nodes."""
     criterion: str
     """Its key in the plan; for a limit on a metric ``at_least`` or ``at_most`` with the
     metric's name.
@@ -98,6 +101,8 @@ class Acceptance(Frozen):
     """Points in the order of the plan."""
     criteria: tuple[Criterion, ...]
     """Criteria of all points, in the order of the points."""
+    nodes: dict[str, tuple[bool | None, str]] = Field(default_factory=dict)
+    """Node -> whether the check finds it sound (null: nobody can tell), and why not."""
 
     @property
     def exit_code(self) -> Exit:
@@ -138,11 +143,21 @@ class PointEvidence:
         return [run.numbers for run in self.valid if run.numbers]
 
 
-def judged(plan: ResolvedPlan, evidence: Sequence[PointEvidence]) -> Acceptance:
-    """The verdict on ``evidence``, one item for each point of ``plan``, in its order."""
+def judged(
+    plan: ResolvedPlan, evidence: Sequence[PointEvidence], checks: Mapping[str, Fleet]
+) -> Acceptance:
+    """The verdict on ``evidence``, one item for each point of ``plan``, in its order,
+    and on the last one of the ``checks`` of nodes, by run.
+    """
     by_number = dict(enumerate(evidence, 1))
     points = []
     criteria: list[Criterion] = []
+    nodes = {}
+    for fleet in checks.values():
+        nodes = fleet.verdicts
+    answers = [answer for answer, _ in nodes.values()]
+    if plan.file.nodes_check:
+        criteria.append(_sound(plan.file.nodes_check, answers, checks))
     for number, each in by_number.items():
         points.append(_summary(number, each, plan.file.repeats))
         criteria += _criteria(plan, number, by_number)
@@ -152,6 +167,7 @@ def judged(plan: ResolvedPlan, evidence: Sequence[PointEvidence]) -> Acceptance:
         verdict=_verdict([each.passed for each in criteria]),
         points=tuple(points),
         criteria=tuple(criteria),
+        nodes=nodes,
     )
 
 
@@ -161,6 +177,26 @@ def _verdict(answers: Sequence[bool | None]) -> Answer:
     if None in answers:
         return "inconclusive"
     return "accepted"
+
+
+def _sound(num_nodes: int, answers: Sequence[bool | None], runs: Iterable[str]) -> Criterion:
+    """Whether every node is sound, by the check's own rule."""
+    count = answers.count(True)
+    passed = None
+    if False in answers:
+        passed = False
+    elif None not in answers and count >= num_nodes:
+        passed = True
+    return Criterion(
+        point=0,
+        criterion="nodes_check",
+        threshold=num_nodes,
+        measured=count,
+        unit="nodes",
+        passed=passed,
+        reason=", ".join(runs) or "no check has ended",
+        runs=tuple(runs),
+    )
 
 
 def _summary(number: int, evidence: PointEvidence, repeats: int) -> PointSummary:

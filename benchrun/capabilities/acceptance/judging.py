@@ -4,15 +4,16 @@ launches and resumes their runs.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
+from benchrun.capabilities.nodes.fleet import Fleet
+from benchrun.capabilities.nodes.usecase import fleet_of, store_fleet
 from benchrun.capabilities.studies.state import StudyDir
 from benchrun.errors import UserError
 from benchrun.jobs.endings import Ending, recorded, recorded_name, unreadable_ending
 from benchrun.jobs.launcher import refusal
 from benchrun.judge.checks import broken_run
-from benchrun.judge.verdict import RunResult, Verdict
+from benchrun.judge.verdict import RunResult
 from benchrun.measure.run import RunMeasurement
 from benchrun.rundir.artifacts import ENDING, VERDICT
 from benchrun.rundir.folder import RunDir
@@ -32,11 +33,8 @@ class Appraisal:
     """Every run that has ended, with the verdict on its point."""
     measurements: Mapping[RunDir, RunMeasurement]
     """Measurements of the runs that have a log."""
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        """The verdict on each run that gave numbers."""
-        return [result.verdict for result in self.results.values() if result.verdict]
+    fleets: Mapping[RunDir, Fleet]
+    """What each check of nodes found."""
 
 
 def plan_acceptance(
@@ -62,19 +60,21 @@ def plan_acceptance(
 
 
 def runs_of(plan: ResolvedPlan) -> dict[int, list[RunDir]]:
-    """The runs of each point that have ended, by the point's position from 1; failed
-    attempts too.
+    """The runs of each point that have ended, by the point's position from 1, the check
+    of nodes at 0; failed attempts too.
 
     UserError if the ending of one cannot be read: it would be no evidence.
     """
-    launched = plan.study.own(StudyDir(plan.study.expanded.name).runs())
+    noted = StudyDir(plan.study.expanded.name).runs()
+    numbers = {each.key: number for number, each in plan.numbered.items()}
+    launched = plan.check.own(noted) | plan.study.own(noted)
     runs: dict[int, list[RunDir]] = {}
     for slot in sorted(launched, key=lambda slot: slot[1]):
         for run in filter(unreadable_ending, launched[slot]):
             hint = "move it away, and the same command determines it again or launches another run"
             raise UserError("not what benchrun writes", where=run.path / ENDING, hint=hint)
         ended = [run for run in launched[slot] if recorded(run) and not refusal(run)]
-        runs.setdefault(plan.study.number(slot[0]), []).extend(ended)
+        runs.setdefault(numbers[slot[0]], []).extend(ended)
     return runs
 
 
@@ -84,52 +84,45 @@ def appraise(plan: ResolvedPlan, runs: Mapping[int, Sequence[RunDir]]) -> Apprai
 
     UserError for a damaged file.
     """
+    fleets = {run: fleet_of(run, named=not run.read_only) for run in runs.get(0, ())}
     measurements = {}
-    for run in chain.from_iterable(runs.values()):
-        if measured := measure_run(run):
-            measurements[run] = measured
     results = {}
     evidence = []
     for number, point in enumerate(plan.study.points, 1):
         assert point.spec is not None
-        own = list(runs.get(number, ()))
-        endings = {run: recorded_name(run) for run in own}
+        own = runs.get(number, ())
         valid = []
         for run in own:
-            if run in measurements and not broken_run(measurements[run].metrics, endings[run]):
-                valid.append(run)
+            ending = recorded_name(run)
+            metrics = None
+            if measured := measure_run(run):
+                measurements[run] = measured
+                metrics = measured.metrics
+                if not broken_run(metrics, ending):
+                    valid.append(run)
+            results[run] = RunResult(run.run_id, run.spec, metrics, None, ending)
         verdict = None
         if valid:
-            verdict = _verdict(valid, own, measurements)
-        for run in own:
-            metrics = None
-            if run in measurements:
-                metrics = measurements[run].metrics
-            results[run] = RunResult(
-                run.run_id, run.spec, metrics, verdict if run in valid else None, endings[run]
+            verdict = verdict_together(
+                valid[0].spec,
+                [measurements[run] for run in valid],
+                Ending.COMPLETED.value,
+                names=[run.run_id for run in own],
             )
-        evidence.append(
-            PointEvidence(
-                point.spec, plan.criteria(number), tuple(results[run] for run in own), verdict
-            )
-        )
-    return Appraisal(judged(plan, evidence), results, measurements)
+        for run in valid:
+            results[run] = replace(results[run], verdict=verdict)
+        ended = tuple(results[run] for run in own)
+        evidence.append(PointEvidence(point.spec, plan.criteria(number), ended, verdict))
+    acceptance = judged(plan, evidence, {run.run_id: fleet for run, fleet in fleets.items()})
+    return Appraisal(acceptance, results, measurements, fleets)
 
 
 def store_appraisal(appraisal: Appraisal) -> None:
     """Write measurements and verdicts into the runs, if that is allowed."""
     for measurement in appraisal.measurements.values():
         store_measurement(measurement)
+    for run, fleet in appraisal.fleets.items():
+        store_fleet(run, fleet)
     for run, result in appraisal.results.items():
         if result.verdict and run.writable:
             run.write_json(VERDICT, result.verdict.document())
-
-
-def _verdict(
-    valid: Sequence[RunDir], own: Sequence[RunDir], measurements: Mapping[RunDir, RunMeasurement]
-) -> Verdict:
-    """The verdict on the runs with numbers together."""
-    chosen = [measurements[run] for run in valid]
-    return verdict_together(
-        valid[0].spec, chosen, Ending.COMPLETED.value, names=[run.run_id for run in own]
-    )

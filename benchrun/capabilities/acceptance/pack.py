@@ -5,7 +5,8 @@ NAME/acceptance.json  the verdict with every criterion, as ``benchrun plan --jso
 NAME/plan.yaml        the plan
 NAME/references.json  the reference numbers that the verdict rests on
 NAME/recipes/         the recipes that are not shipped with benchrun
-NAME/runs/RUN/        each run, failed ones too: specification, logs, telemetry, environment, scripts, measurement
+NAME/runs/RUN/        each run, failed ones too: specification, logs, telemetry, environment, scripts, measurement;
+                      of the check of nodes what each rank measured, and the comparison
 NAME/manifest.json    version of benchrun, the point of each run, sha256 of every other file
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Literal
 
-from pydantic import PositiveInt, StringConstraints
+from pydantic import NonNegativeInt, StringConstraints
 
 from benchrun.errors import BenchrunError
 from benchrun.model import Frozen
@@ -73,8 +74,8 @@ class Manifest(Frozen):
     """Whether names, paths and addresses of the site were replaced."""
     plan: str
     """Name of the plan."""
-    runs: dict[RunName, PositiveInt]
-    """Run -> position of its point in the plan, from 1."""
+    runs: dict[RunName, NonNegativeInt]
+    """Run -> position of its point in the plan, from 1; 0 is the check of nodes."""
     files: dict[str, str]
     """Path of every other file -> sha256 of its content, in hexadecimal digits."""
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,7 +37,13 @@ from .judging import Appraisal, appraise, runs_of
 from .plan import AcceptancePlan, ResolvedPlan, planned
 from .view import leads
 
-DERIVED = (artifacts.METRICS, artifacts.VERDICT, artifacts.STEPS, artifacts.TELEMETRY_SUMMARY)
+DERIVED = (
+    artifacts.METRICS,
+    artifacts.VERDICT,
+    artifacts.STEPS,
+    artifacts.TELEMETRY_SUMMARY,
+    artifacts.FLEET,
+)
 """Files of a run that are computed again from the others."""
 
 DIGITS = 8
@@ -124,6 +130,8 @@ def derived(root: Path, manifest: pack.Manifest, plan: ResolvedPlan) -> Recomput
                 files[f"{place}/{artifacts.TELEMETRY_SUMMARY}"] = _json(measurement.samples)
         if result.verdict:
             files[f"{place}/{artifacts.VERDICT}"] = _json(result.verdict)
+    for run, fleet in appraisal.fleets.items():
+        files[f"{pack.RUNS}/{run.run_id}/{artifacts.FLEET}"] = _json(fleet)
     return Recomputed(appraisal, files)
 
 
@@ -135,9 +143,10 @@ def _json(model: Any) -> str:
 def _references(appraisal: Appraisal) -> str:
     """The reference numbers of all verdicts, each once."""
     used = {}
-    for verdict in appraisal.verdicts:
-        for check in verdict.checks:
-            used[check.reference.id] = check.reference
+    for result in appraisal.results.values():
+        if result.verdict:
+            for check in result.verdict.checks:
+                used[check.reference.id] = check.reference
     return json.dumps([used[name].document() for name in sorted(used)], indent=2) + "\n"
 
 
@@ -145,16 +154,14 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
     """The report as one HTML file, the verdict with every criterion first; the runs of
     the pack are as they state.
     """
-    names: list[str] = []
-    for point in acceptance.points:
-        names += (*point.runs, *point.other_runs)
     data = []
-    for name in names:
-        data.append(run_data(RunDir(root / pack.RUNS / name, read_only=True)))
     hosts: dict[str, None] = {}
-    for result in data:
-        for node in artifacts.objects(result.environment.get("nodes")):
-            hosts[str(node.get("host"))] = None
+    for point in acceptance.points:
+        for name in (*point.runs, *point.other_runs):
+            result = run_data(RunDir(root / pack.RUNS / name, read_only=True))
+            data.append(result)
+            for node in artifacts.objects(result.environment.get("nodes")):
+                hosts[str(node.get("host"))] = None
     nodes = extensions.capability("html.run", "folded")(list(hosts))
     with (root / pack.PLAN).open("rb") as stream:
         digest = pack.sha256(stream)
@@ -227,7 +234,14 @@ def _write_evidence(
         for run in each:
             place = root / pack.RUNS / kept_name(run)
             points[place.name] = number
-            for file, content in _files(run, redacted):
+            files = (
+                {**kept_files(run), **_fingerprint(run), **scripts(run)}
+                if redacted
+                else verbatim_files(run)
+            )
+            for file, content in files.items():
+                if file in DERIVED:
+                    continue
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 (place / file).write_bytes(content)
             _same_numbers(run, RunDir(place, read_only=True))
@@ -248,18 +262,6 @@ def _write_evidence(
     )
 
 
-def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
-    """The evidence of one run, without what is computed from it."""
-    files = (
-        {**kept_files(run), **_fingerprint(run), **scripts(run)}
-        if redacted
-        else verbatim_files(run)
-    )
-    for name, content in files.items():
-        if name not in DERIVED:
-            yield (name, content)
-
-
 def _same_numbers(run: RunDir, copy: RunDir) -> None:
     """UserError if the packed files of ``run`` give other numbers than its own."""
     if not same_numbers(measure_run(run), measure_run(copy)):
@@ -274,17 +276,15 @@ def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
     """A plan as it stands in a pack: its own recipes by their name there; redacted
     without what names the site.
     """
-    document = json.loads(file.model_dump_json(exclude_unset=True))
+    document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:
         if is_own_file(run["recipe"]):
             run["recipe"] = f"{pack.RECIPES}/{Path(run['recipe']).stem}.yaml"
         if redacted and "set" in run:
             run["set"] = {key: value for key, value in run["set"].items() if not _of_the_site(key)}
-    found = {}
-    for key, value in document.items():
-        if not (redacted and key == "cluster"):
-            found[key] = value
-    return found
+    if redacted:
+        document.pop("cluster", None)
+    return document
 
 
 def _of_the_site(key: str) -> bool:

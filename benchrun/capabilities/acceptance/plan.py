@@ -18,15 +18,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from benchrun import paths
-from benchrun.capabilities.studies.resolved import ResolvedStudy, resolved_points
+from benchrun.capabilities.studies.resolved import ResolvedPoint, ResolvedStudy, resolved_points
 from benchrun.errors import UserError
 from benchrun.judge.conditions import conditions
 from benchrun.judge.references import load_references, matching
 from benchrun.measure.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.recipes.catalogue import checked
-from benchrun.recipes.files import cluster_document, find
-from benchrun.recipes.resolve import resolve
+from benchrun.recipes.files import cluster_document, default_cluster, find
+from benchrun.recipes.resolve import resolve, resolve_nodes
 from benchrun.recipes.schema import UNKNOWN_NAME, FrameworkName, Study, SuiteRun, Values
 from benchrun.recipes.select import Request
 from benchrun.recipes.study import Expanded, StudyPoint, point_of
@@ -121,6 +121,10 @@ class AcceptancePlan(Frozen):
     """Name or path of the site file; ``--cluster`` replaces it."""
     runs: tuple[PlanRun, ...] = Field(min_length=1)
     """The runs, in order."""
+    nodes_check: PositiveInt | None = None
+    """Number of nodes that are checked before the first run, as by `benchrun nodes`;
+    null for no check.
+    """
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 3
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
@@ -139,6 +143,16 @@ class ResolvedPlan:
     """Points of the plan as a study, which launches and resumes them; its directory is
     ``NAME.plan.study``.
     """
+    check: ResolvedStudy
+    """The check of nodes as a study of one point, in the same directory; without a
+    point if the plan has none.
+    """
+
+    @property
+    def numbered(self) -> dict[int, ResolvedPoint]:
+        """The points by their position from 1; 0 is the check of nodes."""
+        points = (*self.check.points, *self.study.points)
+        return dict(enumerate(points, 1 - len(self.check.points)))
 
     def criteria(self, number: int) -> Criteria:
         """The criteria of the point at position ``number``, from 1."""
@@ -195,7 +209,8 @@ def on_nodes(file: AcceptancePlan, num_nodes: int, cluster: str | None) -> Accep
             runs.append(run.model_copy(update=own))
     if not runs:
         raise UserError(f"no run of this plan fits {num_nodes} nodes")
-    return file.model_copy(update={"runs": tuple(runs)})
+    checked_nodes = file.nodes_check and num_nodes
+    return file.model_copy(update={"runs": tuple(runs), "nodes_check": checked_nodes})
 
 
 def _point(index: int, run: PlanRun, num_gpus: int, cluster: str) -> RunSpec | None:
@@ -246,7 +261,19 @@ def planned(
         raise UserError(
             "the runs are of several clusters", hint="name the one that is accepted: cluster: FILE"
         )
-    return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved))
+    once = replace(expanded, study=study.model_copy(update={"repeats": 1}))
+    check = ResolvedStudy(once, _check(file.nodes_check, resolved[0]))
+    return ResolvedPlan(name, file, ResolvedStudy(expanded, resolved), check)
+
+
+def _check(num_nodes: int | None, first: ResolvedPoint) -> tuple[ResolvedPoint, ...]:
+    """The check of ``num_nodes`` nodes on the cluster of the plan's ``first`` point."""
+    if num_nodes is None or first.spec is None:
+        return ()
+    request = first.point.request
+    cluster = request.cluster or default_cluster(first.spec.gpu)
+    sets = tuple(each for each in request.overrides if each.startswith("cluster."))
+    return (ResolvedPoint(first.point, resolve_nodes(cluster, num_nodes, sets)),)
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:

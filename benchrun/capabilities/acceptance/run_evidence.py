@@ -68,10 +68,7 @@ def other_scripts(content: Content, name: str) -> Iterator[Reason]:
     """Differences between the scripts of a run and those that its specification gives."""
     place = f"{pack.RUNS}/{name}"
     rendered = render(RunDir(content.root / place).spec)
-    listed = set()
-    for file in content.manifest.files:
-        if file.startswith(f"{place}/"):
-            listed.add(file.rpartition("/")[2])
+    listed = {path.name for path in (content.root / place).iterdir()}
     for file in sorted(name for name in listed if name.endswith(".sh") and name not in rendered):
         yield Reason("added_file", f"{place}/{file}", "its specification gives no such script")
     for file, text in rendered.items():

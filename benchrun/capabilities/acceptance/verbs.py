@@ -85,6 +85,7 @@ def plan(
     if not report:
         say(_planned_page(planned))
         try:
+            api.run_study(planned.check, 1, retries, tell=say)
             api.run_study(planned.study, concurrency, retries, tell=say)
         except KeyboardInterrupt:
             return interrupted("plan")
@@ -93,7 +94,9 @@ def plan(
         api.store_appraisal(appraisal)
     written = None
     if appraisal.results and (target or not report):
-        written = _packed(planned, target, with_site)
+        packed = api.write_pack(planned, target, packs=paths.packs_dir(), redacted=not with_site)
+        say(f"evidence: {packed.path}, sha256 of its manifest {packed.digest}")
+        written = {"path": str(packed.path), "digest": packed.digest}
     return _show(planned, appraisal, written, as_json)
 
 
@@ -113,13 +116,6 @@ def _planned_page(planned: "ResolvedPlan") -> str:
     from .view import planned_page
 
     return planned_page(api.appraise(planned, {}).acceptance, api.study_result(planned.study))
-
-
-def _packed(planned: "ResolvedPlan", target: Path | None, with_site: bool) -> dict[str, Any]:
-    """Write the pack; returns its path and digest as JSON has them."""
-    written = api.write_pack(planned, target, packs=paths.packs_dir(), redacted=not with_site)
-    say(f"evidence: {written.path}, sha256 of its manifest {written.digest}")
-    return {"path": str(written.path), "digest": written.digest}
 
 
 def _show(

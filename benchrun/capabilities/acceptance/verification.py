@@ -142,7 +142,7 @@ def _recomputed(
                 plan, plan_in(content.root, content.manifest, expected, clusters)
             )
         for name, n in content.manifest.runs.items():
-            if n > len(plan.study.points):
+            if n not in plan.numbered:
                 reasons.append(_no_point(name))
         if reasons:
             raise Refused(*reasons)
@@ -190,7 +190,8 @@ def _has_place(name: str, runs: Mapping[str, Collection[str]]) -> bool:
     if parts[0] != pack.RUNS or parts[1] not in runs:
         return False
     if len(parts) == 4:
-        return parts[2] == TELEMETRY and parts[3].endswith(f".csv{XZ}")
+        folders = {TELEMETRY: f".csv{XZ}", artifacts.NODES: ".json"}
+        return parts[2] in folders and parts[3].endswith(folders[parts[2]])
     return len(parts) == 3 and parts[2].removesuffix(XZ) in runs[parts[1]]
 
 
@@ -269,11 +270,11 @@ def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple
 
 
 def _essence(file: AcceptancePlan) -> dict[str, Any]:
-    """Parts of a plan that decide: runs, repeats, criteria."""
+    """Parts of a plan that decide: runs, repeats, criteria, the check of nodes."""
     document = json.loads(
         AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json()
     )
-    return {key: document[key] for key in ("runs", "repeats", "criteria")}
+    return {key: document[key] for key in ("runs", "repeats", "criteria", "nodes_check")}
 
 
 def _no_point(run: str) -> Reason:
@@ -284,17 +285,16 @@ def _other_runs(content: Content, plan: ResolvedPlan) -> Iterator[Reason]:
     """Runs that are not of their point, and copies of a run."""
     for run, number in content.manifest.runs.items():
         spec = RunDir(content.root / pack.RUNS / run).spec
-        wanted = plan.study.points[number - 1].spec
+        wanted = plan.numbered[number].spec
         if wanted is not None and _work(spec) != _work(wanted):
             detail = f"its specification is not that of point {number} of the plan"
             yield Reason("run", f"{pack.RUNS}/{run}/{artifacts.SPEC}", detail)
+    times = {}
     steps = {}
     for run in sorted(content.manifest.runs):
         steps[run] = content.manifest.files.get(f"{pack.RUNS}/{run}/{STEPS}")
-    logs = {}
-    for run in steps:
-        logs[run] = RunDir(content.root / pack.RUNS / run, read_only=True).logs
-    times = {run: times_of(parse_log(*files)) for run, files in logs.items() if files}
+        if logs := RunDir(content.root / pack.RUNS / run, read_only=True).logs:
+            times[run] = times_of(parse_log(*logs))
     for one, other in combinations(filter(times.get, times), 2):
         if steps[one] == steps[other] or is_copy(times[one], times[other]):
             detail = f"the same steps as {one}: a run was copied"

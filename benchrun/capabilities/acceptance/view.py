@@ -29,7 +29,9 @@ def headline(acceptance: Acceptance) -> str:
 def criteria_table(acceptance: Acceptance) -> Table:
     """One row for each criterion, the failed ones and those without an answer first."""
     order = {False: 0, None: 1, True: 2}
-    names = {point.point: point.name for point in acceptance.points}
+    names = {0: "check of nodes"}
+    for point in acceptance.points:
+        names[point.point] = point.name
     rows = []
     for each in sorted(acceptance.criteria, key=lambda each: order[each.passed]):
         rows.append(_row(each, names[each.point]))
@@ -57,6 +59,16 @@ def _number(value: float) -> float | int:
     return int(value)
 
 
+def nodes_table(acceptance: Acceptance, *answers: bool | None) -> Table:
+    """One row for each node about which the check has one of these answers."""
+    rows = []
+    for answer in answers:
+        for host, (own, why) in acceptance.nodes.items():
+            if own is answer:
+                rows.append([host, ANSWERS[own], why])
+    return Table(("node", "result", "note"), rows)
+
+
 def plan_points_table(acceptance: Acceptance) -> Table:
     """One row for each point: how often it was measured, and its verdict."""
     rows = []
@@ -79,17 +91,13 @@ def plan_runs_table(acceptance: Acceptance) -> Table:
 
 def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
     """The points that a plan will launch, with their GPU-hours and limits."""
-    hours = {number: each.hours for number, each in enumerate(study.points, 1)}
     rows = []
-    for point in acceptance.points:
-        one = hours[point.point]
-        limit = None
-        steps = None
-        if one:
-            limit = one.limit * study.repeats
-            steps = None
-            if one.steps is not None:
-                steps = one.steps * study.repeats
+    for point, each in zip(acceptance.points, study.points, strict=True):
+        assert each.hours is not None
+        steps = each.hours.steps
+        if steps is not None:
+            steps *= study.repeats
+        limit = each.hours.limit * study.repeats
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
     titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
@@ -123,6 +131,7 @@ def acceptance_page(acceptance: Acceptance) -> str:
     """The verdict, every criterion, and the runs, as text."""
     tables = (
         criteria_table(acceptance),
+        nodes_table(acceptance, False, None),
         plan_points_table(acceptance),
         plan_runs_table(acceptance),
     )
@@ -148,12 +157,13 @@ def printable(text: str) -> str:
 
 def leads(acceptance: Acceptance, nodes: str, digest: str) -> tuple[Section, ...]:
     """The first parts of the HTML report. ``digest``: sha256 of the plan."""
+    verdicts = (criteria_table(acceptance), nodes_table(acceptance, False, None, True))
     return (
         Section(
             "verdict",
             "Verdict",
             f"{headline(acceptance)}. {acceptance.description}",
-            tables=(criteria_table(acceptance),),
+            tables=tuple(table for table in verdicts if table.rows),
         ),
         Section(
             "planned",

@@ -136,6 +136,23 @@ class Fleet(Frozen):
         """Whether there are enough units of any test to tell which one is slow."""
         return any(row.limit_percent is not None for row in self.tests)
 
+    @property
+    def verdicts(self) -> dict[str, tuple[bool | None, str]]:
+        """Whether each node is sound (None: nobody can tell), and why not."""
+        usual: tuple[bool | None, str] = (True, "")
+        if not self.comparable:
+            usual = (None, "too few to tell a slow one: three are needed")
+        found = dict.fromkeys(self.nodes, usual)
+        found |= dict.fromkeys(self.missing, (None, "no complete result"))
+        for each in self.faster:
+            found[each.host] = (None, each.sentence)
+        for model in self.other_models:
+            found |= dict.fromkeys(model.nodes, (False, f"another GPU: {model.gpu}"))
+        for each in (*self.slow_pairs, *self.outliers):
+            for host in filter(None, (each.host, each.peer)):
+                found[host] = (False, each.sentence)
+        return found
+
 
 class Unit(NamedTuple):
     """Unit of a comparison: a GPU, a node or a pair of nodes."""

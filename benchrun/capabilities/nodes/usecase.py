@@ -1,5 +1,6 @@
 """Checking nodes: the job, what its ranks measured, the outliers."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,8 +43,9 @@ def nodes_check(
     return spec
 
 
-def fleet_of(run: RunDir) -> Fleet:
-    """The nodes of a check beside each other. Nothing is written.
+def fleet_of(run: RunDir, *, named: bool = True) -> Fleet:
+    """The nodes of a check beside each other. Nothing is written. Unless ``named``, Slurm
+    is not asked which nodes measured nothing, so that every machine answers the same.
 
     UserError for another kind of run, and if the files of the ranks are damaged or
     contradict each other.
@@ -54,7 +56,7 @@ def fleet_of(run: RunDir) -> Fleet:
         )
     files = {file: _rates(file) for file in sorted((run.path / NODES).glob("*.json"))}
     _check_together(files)
-    return fleet([*files.values()], _job_nodes(run))
+    return fleet([*files.values()], _job_nodes(run) if named else ())
 
 
 def store_fleet(run: RunDir, checked: Fleet) -> None:
@@ -103,10 +105,7 @@ def _job_nodes(run: RunDir) -> Sequence[str]:
     """Names of the job's nodes; none if Slurm does not answer any more, or never had
     the job.
     """
-    state = run.last_event("state")
-    try:
-        if state and state.get("nodes"):
-            return expanded(str(state["nodes"]))
-        return []
-    except MachineError:
-        return []
+    state = run.last_event("state") or {}
+    with contextlib.suppress(MachineError):
+        return expanded(str(state.get("nodes") or ""))
+    return []

@@ -128,9 +128,9 @@ def _print(run: "RunDir", reason: str | None, as_json: bool, *, store: bool = Tr
     else:
         click.echo(fleet_view(fleet, reason), nl=False)
         say(f"files in {run.path}")
-    if fleet.outliers or fleet.slow_pairs or fleet.other_models:
+    answers = [answer for answer, _ in fleet.verdicts.values()]
+    if False in answers:
         return Exit.SLOW
-    undecided = fleet.missing or fleet.faster or not fleet.comparable
-    if undecided:
+    if None in answers or not answers:
         return Exit.INCONCLUSIVE
     return Exit.OK

@@ -14,7 +14,18 @@ from benchrun.capabilities.acceptance.pack import MANIFEST
 
 PRINTS = """
 import os, sys, time
-if os.environ.get("RANK", "0") == "0":
+if "benchrun.worker.nodecheck" in sys.argv:
+    import json
+    host = os.uname().nodename
+    os.makedirs("nodes", exist_ok=True)
+    for rank in range(8):
+        values = [SPEEDS.get(rank, 1) * (700 + rank + n) for n in range(5)]
+        rates = [{"test": "products", "work": "simulated", "values": values}]
+        uuid = f"GPU-{rank}0ffee00-aaaa-bbbb-cccc-0123456789ab"
+        found = {"host": host, "rank": rank, "local_rank": rank, "device": "X", "device_id": uuid}
+        with open(f"nodes/{host}.{rank}.json", "w") as file:
+            json.dump({**found, "ranks": 8, "complete": True, "rates": rates}, file)
+elif os.environ.get("RANK", "0") == "0":
     print("on host", os.uname().nodename, "in", os.getcwd(), flush=True)
     for n in range(1, 21):
         ms = 100 + n % 3 + time.time_ns() % 997 / 1000
@@ -25,19 +36,23 @@ if os.environ.get("RANK", "0") == "0":
 CRITERIA = {"at_least": {"tokens_per_s_per_gpu": 100}, "max_spread_percent": 50}
 
 
-def program(folder: Path, loss: float) -> Path:
-    """A program in place of the ranks' Python that prints twenty steps."""
-    (folder / "steps.py").write_text(PRINTS.replace("LOSS", repr(loss)))
+def program(folder: Path, loss: float, speeds: dict[int, float]) -> Path:
+    """A program in place of the ranks' Python that prints twenty steps; in a check of nodes it writes rates, by
+    ``speeds`` of some ranks relative to the others.
+    """
+    (folder / "steps.py").write_text(PRINTS.replace("LOSS", repr(loss)).replace("SPEEDS", repr(speeds)))
     path = folder / "program.sh"
-    path.write_text(f"#!/bin/bash\nexec {sys.executable} {folder / 'steps.py'}\n")
+    path.write_text(f'#!/bin/bash\nexec {sys.executable} {folder / "steps.py"} "$@"\n')
     path.chmod(0o755)
     return path
 
 
-def plan_file(folder: Path, loss: float, name: str = "mine", **more: Any) -> Path:
+def plan_file(
+    folder: Path, loss: float, name: str = "mine", speeds: dict[int, float] | None = None, **more: Any
+) -> Path:
     """A plan of one point with two repeats."""
     run = {"recipe": "tiny-llama", "precision": "fp32", "num_gpus": 1}
-    sets = {"cluster.python": str(program(folder, loss)), "cluster.partition": "secretpartition"}
+    sets = {"cluster.python": str(program(folder, loss, speeds or {})), "cluster.partition": "secretpartition"}
     document = {"description": "what secretpartition must do", "cluster": "local", "repeats": 2, "criteria": CRITERIA}
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps({**document, "runs": [{**run, "set": sets}], **more}))

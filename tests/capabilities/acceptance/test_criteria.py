@@ -60,7 +60,7 @@ class Case:
             entries = [] if self.reference is None else [reference(own, self.reference)]
             verdict = judge(own, valid, entries, ending="completed") if valid else None
             evidence.append(PointEvidence(spec, self.plan.criteria(number), tuple(runs), verdict))
-        return judged(self.plan, evidence)
+        return judged(self.plan, evidence, {})
 
     def one(self, name: str, point: int = 1) -> Criterion:
         return next(each for each in self.judged().criteria if (each.criterion, each.point) == (name, point))

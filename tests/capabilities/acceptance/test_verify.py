@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -91,6 +92,88 @@ def test_the_site_is_not_in_the_pack_unless_asked(site: Path, tmp_path: Path, mo
     assert [word in text_of(tmp_path / "open") for word in private] == [True, True]
     names = {path.name for path in runs(tmp_path / "open")[0].iterdir()}
     assert {"job.sh", "done.json", "events.jsonl", "spec.json", "env.json", "stdout.log.xz", "metrics.json"} <= names
+
+
+def checked(folder: Path, redacted: bool, speeds: dict[int, float]) -> Any:
+    """The acceptance of a plan with a check of nodes, whose pack is ``folder``/pack."""
+    path = plan_file(folder, LOSS, speeds=speeds, repeats=1, criteria={}, nodes_check=1)
+    plan = api.plan_acceptance(str(path))
+    api.run_study(plan.check, concurrency=1)
+    api.run_study(plan.study, concurrency=1)
+    appraisal = api.appraise(plan, api.runs_of(plan))
+    api.store_appraisal(appraisal)
+    written = api.write_pack(plan, folder / "pack", packs=folder, redacted=redacted).acceptance
+    assert written.verdict == appraisal.acceptance.verdict
+    return written
+
+
+def check_in(root: Path) -> Path:
+    """The folder of the check of nodes in a pack."""
+    (name,) = [run.name for run in runs(root) if run.name.startswith("nodes-")]
+    assert json.loads((root / pack.MANIFEST).read_text())["runs"][name] == 0
+    return root / pack.RUNS / name
+
+
+@pytest.mark.parametrize("redacted", [True, False])
+def test_a_slow_node_fails_the_plan_and_stands_in_its_pack(tmp_path: Path, monkeypatch: Any, redacted: bool) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    acceptance = checked(tmp_path, redacted, {3: 0.5})
+    criterion = acceptance.criteria[0]
+    assert (criterion.criterion, criterion.measured, criterion.threshold) == ("nodes_check", 0, 1)
+    assert (criterion.passed, acceptance.verdict, len(criterion.runs)) == (False, "not_accepted", 1)
+    assert {each.passed for each in acceptance.criteria[1:]} == {True}
+    root = tmp_path / "pack"
+    assert len([*(check_in(root) / "nodes").iterdir()]) == 8
+    text = "".join(file.read_text() for file in (check_in(root) / "nodes").iterdir())
+    assert [word in text for word in ("GPU-", os.uname().nodename)] == [not redacted, not redacted]
+    assert ", GPU 3: products" in (root / pack.PAGE).read_text()
+    verification = api.verify_pack(root)
+    assert (verification.reasons, verification.acceptance, verification.exit_code) == ((), acceptance, 1)
+    shown = call("verify", str(root))
+    assert "GPU 3: products" in shown.stdout
+
+
+def test_a_forged_measurement_of_a_node_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    acceptance = checked(tmp_path, True, {3: 0.5})
+    root = tmp_path / "pack"
+    check = check_in(root)
+    slow, other = (check / "nodes" / f"node1.{rank}.json" for rank in (3, 4))
+    rates = json.loads(other.read_text())["rates"]
+    edit_json(slow, lambda document: document.update(rates=rates))
+    assert kinds(api.verify_pack(root)) == {("changed_file", slow.name)}
+    fix_manifest(root)
+    assert kinds(api.verify_pack(root)) == {("numbers", "fleet.json"), ("verdict", "acceptance.json")}
+    slow.unlink()
+    fix_manifest(root)
+    assert {("numbers", "fleet.json"), ("verdict", "acceptance.json")} == kinds(api.verify_pack(root))
+    slow.write_text("{}")
+    fix_manifest(root)
+    assert kinds(api.verify_pack(root)) == {("unreadable", slow.name)}
+    assert acceptance.verdict == "not_accepted"
+
+
+def test_a_plan_without_its_check_is_inconclusive(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    acceptance = checked(tmp_path, True, {})
+    assert (acceptance.verdict, acceptance.criteria[0].measured) == ("accepted", 1)
+    root = tmp_path / "pack"
+    check = check_in(root)
+
+    def without_check(root: Path) -> None:
+        shutil.rmtree(check)
+        edit_json(root / pack.MANIFEST, lambda manifest: manifest["runs"].pop(check.name))
+
+    shutil.copytree(root, tmp_path / "copy" / "pack")
+    consistent(root, without_check)
+    verification = api.verify_pack(root)
+    assert (verification.exit_code, verification.reasons) == (4, ())
+    assert verification.acceptance is not None
+    assert verification.acceptance.criteria[0].passed is None
+    root = tmp_path / "copy" / "pack"
+    edit(root / pack.PLAN, lambda text: text.replace("nodes_check: 1\n", ""))
+    fix_manifest(root)
+    assert ("run", check.name) in kinds(api.verify_pack(root))
 
 
 def test_an_archive_has_the_same_bytes_each_time(site: Path, tmp_path: Path, monkeypatch: Any) -> None:
