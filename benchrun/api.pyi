@@ -32,6 +32,7 @@ from benchrun.capabilities.predict.prediction import predicted_table as predicte
 from benchrun.capabilities.predict.registry import held as held
 from benchrun.capabilities.predict.registry import register as register
 from benchrun.capabilities.predict.registry import registered as registered
+from benchrun.capabilities.predict.served import served as served
 from benchrun.capabilities.predict.several import Several as Several
 from benchrun.capabilities.predict.several import predicted_several as predicted_several
 from benchrun.capabilities.predict.usecase import Predicted as Predicted

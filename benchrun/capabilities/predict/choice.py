@@ -28,15 +28,13 @@ def factors(load: Workload) -> Factors:
     task = "pretrain"
     if load.packed:
         task = load.task
-    slower: tuple[str, ...] = ()
-    if load.host:
-        slower = ("own",)
-        if load.layout.tp * load.layout.cp > 1:
-            slower += ("own.ranks",)
-        if load.number == "fp8_current":
-            slower += ("own.current",)
-        if software.has("others", load.host):
-            slower += ("own.others",)
+    causes = {
+        "own": True,
+        "own.ranks": load.layout.tp * load.layout.cp > 1,
+        "own.current": load.number == "fp8_current",
+        "own.others": software.has("others", load.host),
+    }
+    slower = tuple(name for name, holds in causes.items() if load.host and holds)
     return _factors(load.gpu.family, load.gpu.name, load.number, load.stack, task, slower)
 
 

@@ -19,7 +19,6 @@ from benchrun.errors import UserError
 from . import constants, residuals, rows, runs, software
 from .estimation import Index, Table
 from .kinship import Array, Kinship
-from .prediction import Calibration, predict
 from .software import MEGATRON
 from .workload import Workload
 
@@ -29,7 +28,6 @@ data/ground_truth_single.csv@f8dda8473a48)."""
 EVERY, KNOWN = 6, 2
 """Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to
 predictions."""
-FOLDS = {"rows left out": 10, "series left out": 20}
 LONG, FAR = 0.05, 0.15
 """Share of a step from which a part is long, and a miss that is far."""
 Split = tuple[Index, Index]
@@ -150,13 +148,12 @@ def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, f
 def report(data: Table) -> None:
     """Print the cross-validation."""
     kinds = groups(data.loads)
-    count = len(data.loads)
-    labels: dict[str, Sequence[object]] = {
-        "rows left out": range(count),
-        "series left out": [*map(series, data.loads)],
-    }
-    for title, named in labels.items():
-        left = left_out(data, folds(named, FOLDS[title]))
+    every: Sequence[object] = range(len(data.loads))
+    for title, named, number in (
+        ("rows left out", every, 10),
+        ("series left out", [*map(series, data.loads)], 20),
+    ):
+        left = left_out(data, folds(named, number))
         for name, at in kinds.items():
             click.echo(left.line(f"{title}: {name}", at))
         click.echo(of_components(left.components))
@@ -164,40 +161,15 @@ def report(data: Table) -> None:
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
     dense = kinds["dense NeMo pretraining"]
     large = dense[size[dense] >= 512]
-    a100 = []
-    for row, load in enumerate(data.loads):
-        if load.source == "korthikanti":
-            a100.append((np.delete(np.arange(count), row), np.array([row])))
-    others: dict[str, list[Split]] = {
-        "up to 128 GPUs -> 512 and more: dense NeMo": [(np.flatnonzero(size <= 128), large)],
-        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": [
-            (kinds["own runs"], large[hopper[large]])
-        ],
-        "strong scaling, anchored on one small run": list(strong_scaling(data)),
-        "A100 rows of Korthikanti, each left out": a100,
+    others: dict[str, Split] = {
+        "up to 128 GPUs -> 512 and more: dense NeMo": (np.flatnonzero(size <= 128), large),
+        "own runs on 1 to 4 GPUs -> Hopper, 512 and more": (
+            kinds["own runs"],
+            large[hopper[large]],
+        ),
     }
-    for name, splits in others.items():
-        tested = np.concatenate([test for _, test in splits])
-        click.echo(left_out(data, splits).line(name, tested))
-    click.echo(ranking(data))
-
-
-def strong_scaling(data: Table) -> Iterator[Split]:
-    """Rows of one series and batch: from other series and the smallest number of GPUs
-    to the larger ones."""
-    names = np.array([*map(series, data.loads)])
-    families: dict[tuple[object, ...], list[int]] = {}
-    for row in groups(data.loads)["all dense"]:
-        load = data.loads[row]
-        name = (names[row], load.gbs, load.seq_length, load.model.shape.num_layers, load.release)
-        families.setdefault(name, []).append(int(row))
-    for family, members in families.items():
-        smallest = min(members, key=lambda row: data.loads[row].num_gpus)
-        size = data.loads[smallest].num_gpus
-        larger = [row for row in members if data.loads[row].num_gpus > size]
-        if larger:
-            other = np.flatnonzero(names != family[0])
-            yield np.sort(np.append(other, smallest)), np.array(larger)
+    for name, split in others.items():
+        click.echo(left_out(data, [split]).line(name, split[1]))
 
 
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
@@ -214,35 +186,6 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
     layouts = Table(loads, step_s, [None] * len(loads))
     more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
     return residuals.solved(fitted.joined(more), spread)
-
-
-def ranking(data: Table) -> str:
-    """Rank correlation of unknown layouts of one model on one node."""
-    logs, doubt, spread = everything_from(data, np.arange(len(data.loads)))
-    calibration = Calibration(
-        every_constant(data, logs, spread), known_rows(data, logs, doubt, spread)
-    )
-    points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for row in paths.table(str(SINGLE_NODE))[1::KNOWN]:
-        key = (row["num_gpus"], row["gbs"], row["hidden"], row["layers"])
-        median = predict(rows.workload_of_row(row), calibration).median
-        points.setdefault(key, []).append((median, float(row["step_time_s"])))
-    ranks = []
-    losses = []
-    for pairs in points.values():
-        if len(pairs) >= 4:
-            predicted, measured = np.array(pairs).T
-            ranks.append(np.corrcoef(_places(predicted), _places(measured))[0, 1])
-            losses.append(measured[predicted.argmin()] / measured.min() - 1)
-    return (
-        f"layouts on one node, {len(ranks)} models and batches: Spearman mean {np.mean(ranks):.2f}, median "
-        f"{np.median(ranks):.2f}; the chosen one slower than the best by {100 * np.median(losses):.1f} / "
-        f"{100 * np.quantile(losses, 0.9):.1f} %"
-    )
-
-
-def _places(values: Array) -> Index:
-    return np.argsort(np.argsort(values))
 
 
 def of_components(misses: Sequence[tuple[str, float]]) -> str:

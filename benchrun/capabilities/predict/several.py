@@ -116,8 +116,7 @@ def predicted_several(
             for number, reason in curve.left_out.items():
                 left_out.append({**place, "num_gpus": number, "reason": reason})
     if not predictions:
-        hint = f"benchrun list {request.recipe}"
-        raise errors[0] if errors else UserError(left_out[0]["reason"], hint=hint)
+        raise errors[0]
     return Several(scaling, tuple(predictions), tuple(left_out))
 
 

@@ -37,7 +37,6 @@ class Predicted:
 
     spec: TrainingSpec
     prediction: Prediction
-    warnings: tuple[str, ...] = ()
     budget: Budget = NOT_STATED
 
     @property
@@ -54,6 +53,11 @@ class Predicted:
             elif degree > 1:
                 parts.append(f"{name} {degree}")
         return f"{what}: {', '.join([*parts, f'micro-batch {spec.mbs}'])}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reason why the run may not fit into memory."""
+        return tuple(filter(None, [warning(self.spec)]))
 
     @property
     def limit(self) -> str | None:
@@ -155,12 +159,8 @@ def predicted(
 ) -> Predicted:
     """The step of one run. UserError for a workload without steps, and for a GPU whose
     speed is not known."""
-    return Predicted(
-        _training(spec),
-        model.predict(_load(spec, calibration), calibration),
-        _warnings(spec),
-        budget,
-    )
+    one = model.predict(_load(spec, calibration), calibration)
+    return Predicted(_training(spec), one, budget)
 
 
 def predicted_curve(
@@ -183,7 +183,7 @@ def predicted_curve(
             errors[number] = error
             continue
         one = model.predict(load, calibration)
-        points.append(Predicted(sized, one, _warnings(sized), budget))
+        points.append(Predicted(sized, one, budget))
     if not points:
         raise next(iter(errors.values()))
     return PredictedCurve(scaling, tuple(points), {n: e.message for n, e in errors.items()})
@@ -224,30 +224,13 @@ def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
 def _training(spec: RunSpec) -> TrainingSpec:
     """``spec`` as a training. UserError for another workload."""
     if not isinstance(spec, TrainingSpec):
-        raise UserError(f"{spec.recipe} is no training: only a training step can be predicted")
+        raise UserError(
+            f"{spec.recipe} is no training: only a training has a step to predict",
+            hint="benchrun predict takes one point of a server or of GRPO",
+        )
     return spec
 
 
 def _load(spec: RunSpec, calibration: Calibration | None) -> Workload:
     """The workload of a run; with a calibration it is akin to the site's own runs."""
     return runs.workload_of_run(_training(spec), None if calibration is None else SITE)
-
-
-def _warnings(spec: RunSpec) -> tuple[str, ...]:
-    """Reason why the run may not fit into memory, or its prediction be less certain
-    than the interval shows."""
-    training = _training(spec)
-    texts = []
-    too_full = warning(training)
-    if too_full:
-        texts.append(too_full)
-    load = runs.workload_of_run(training)
-    if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
-        texts.append(
-            "experts on Blackwell: software changes such rows by tens of percent within a year"
-        )
-    if load.gpu.name.startswith("GH200"):
-        texts.append(
-            "no training row of a GH200 is published: this extrapolates from H100 and H200"
-        )
-    return tuple(texts)

@@ -159,25 +159,28 @@ def predict(
     --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the
     step grew. --gpu H100,B200 --precision bf16,fp8 predicts each of them, as a table.
     --tokens 15T --price 2.5 --power 700 says what the training costs; without --tokens
-    it is the run's own steps that are counted. --csv FILE reads rows like those of published.csv instead of a
+    it is the run's own steps that are counted. A server's latencies and throughput, and
+    the parts of a step of GRPO, need AIConfigurator. --csv FILE reads rows like those of published.csv instead of a
     recipe, and prints them with predicted_s, low_s and high_s. Exit code 4 if it can
     predict none of them, or if nothing that --check FILE holds is measured yet.
     """
     if check is not None:
         return _check(check, point["recipe"] or table or registry, as_json)
+    beside = {
+        "--scaling": scaling,
+        "--plot": plot,
+        "--calibrate": runs,
+        "--register": registry,
+        "--tokens": tokens,
+        "--price": price,
+        "--power": power,
+    }
     if table is not None:
-        return _predict_table(
-            table,
-            scaling,
-            plot,
-            runs,
-            {
-                **point,
-                "num_gpus": num_gpus,
-                "a budget": tokens or price or power,
-                "registry": registry,
-            },
-        )
+        beside |= {"--num-gpus": num_gpus, "--gpu": point["gpu"], "--precision": point["precision"]}
+        _alone("--csv predicts the rows of a table", {**beside, "a recipe": point["recipe"]})
+        if api.predicted_table(table, sys.stdout, say):
+            return Exit.OK
+        return Exit.INCONCLUSIVE
     if point["recipe"] is None:
         raise UserError(
             "name a recipe, or a table with --csv", hint="benchrun list names the recipes"
@@ -211,12 +214,26 @@ def predict(
             as_json,
         )
     spec = api.resolve_point(replace(request, num_gpus=next(iter(num_gpus), None)))
-    if plot:
+    return _predict_one(spec, calibration, budgets[0], beside, as_json)
+
+
+def _predict_one(
+    spec: "RunSpec",
+    calibration: "Calibration | None",
+    budget: "Budget",
+    beside: dict[str, Any],
+    as_json: bool,
+) -> Exit:
+    """Print one point. UserError for an option that it would ignore."""
+    if spec.workload != "training":
+        _alone(f"AIConfigurator predicts {spec.recipe}", beside)
+        return _print_served(api.served(spec), as_json)
+    if beside["--plot"]:
         raise UserError(
             "--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512"
         )
-    one = api.predicted(spec, calibration, budgets[0])
-    _register(registry, [one])
+    one = api.predicted(spec, calibration, budget)
+    _register(beside["--register"], [one])
     if as_json:
         print_json(one.document())
     else:
@@ -224,32 +241,23 @@ def predict(
     return Exit.OK
 
 
-def _predict_table(
-    table: Path,
-    scaling: str | None,
-    plot: Path | None,
-    runs: tuple[str, ...],
-    point: dict[str, Any],
-) -> Exit:
-    """Print the rows of ``table`` with their predictions. UserError for an option that
-    a table ignores."""
-    given = {
-        "a recipe": point["recipe"],
-        "--num-gpus": point["num_gpus"],
-        "--scaling": scaling,
-        "--plot": plot,
-        "--tokens, --price and --power": point["a budget"],
-        "--register": point["registry"],
-    }
-    given |= {"--calibrate": runs, "--gpu": point.get("gpu"), "--precision": point.get("precision")}
+def _alone(what: str, given: dict[str, Any]) -> None:
+    """UserError that names what is ``given`` and would be ignored."""
     ignored = [name for name, value in given.items() if value]
     if ignored:
-        raise UserError(
-            f"--csv predicts the rows of a table alone: leave out {' and '.join(ignored)}"
-        )
-    if api.predicted_table(table, sys.stdout, say):
+        raise UserError(f"{what} alone: leave out {' and '.join(ignored)}")
+
+
+def _print_served(document: dict[str, Any], as_json: bool) -> Exit:
+    """Print what AIConfigurator says of a server or of a step of GRPO."""
+    if as_json:
+        print_json({"schema_version": 1, **document})
         return Exit.OK
-    return Exit.INCONCLUSIVE
+    calibration = document.pop("calibration")
+    for name, value in document.items():
+        click.echo(f"{name.replace('_', ' '):30}{value:10,.4g}")
+    click.echo(f"without an interval; calibrated by {calibration}")
+    return Exit.OK
 
 
 def _predict_curve(

@@ -5,8 +5,10 @@ import io
 import json
 import lzma
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import kept_runs
 import numpy as np
@@ -21,6 +23,7 @@ from benchrun.capabilities.predict.residuals import solved, stored_rows
 from benchrun.capabilities.predict.rows import PUBLISHED, published
 from benchrun.capabilities.predict.runs import profiled_parts, read, workload_of_run
 from benchrun.cli import group
+from benchrun.errors import UserError
 from benchrun.judge.references import load_references
 from benchrun.memory import ESTIMATE_ERROR, estimate
 from benchrun.rundir.folder import RunDir
@@ -207,6 +210,58 @@ def test_kept_runs_of_frameworks_that_no_fit_reads_lie_in_their_intervals() -> N
     assert len(misses) > 100
     assert np.mean(inside) > 0.9
     assert np.quantile(misses, 0.9) < 0.15
+
+
+SERVER = api.Request("llama3.3-70b-inference", "H200", "fp8", 4, framework="vllm")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict:
+    """What a stand-in for AIConfigurator is asked; it answers 100 ms and 10 ms."""
+    asked = {}
+
+    def cli_estimate(folder: str, system: str, **options: object) -> SimpleNamespace:
+        asked.update(json.loads((Path(folder) / "config.json").read_text()), system=system, **options)
+        return SimpleNamespace(ttft=100.0, tpot=10.0, raw={"tokens/s/gpu": 400.0}, backend_version="1")
+
+    monkeypatch.setitem(sys.modules, "aiconfigurator", ModuleType("aiconfigurator"))
+    answering = SimpleNamespace(api=SimpleNamespace(cli_estimate=cli_estimate))
+    monkeypatch.setitem(sys.modules, "aiconfigurator.cli", answering)
+    return asked
+
+
+def test_a_server_is_predicted_as_its_point_states_it(asked: dict) -> None:
+    stated = ("tp=2", "dp=2", "shortest=0.8", "model.num_layers=4")
+    found = api.served(api.resolve_point(replace(SERVER, overrides=stated)))
+    assert (found["mean_ttft_ms"], found["mean_tpot_ms"], found["output_tokens_per_s_per_gpu"]) == (100, 10, 400)
+    assert (asked["system"], asked["backend_name"], asked["num_hidden_layers"]) == ("h200_sxm", "vllm", 4)
+    assert (asked["batch_size"], asked["tp_size"], asked["attention_dp_size"]) == (32, 2, 1)  # two replicas
+    assert (asked["isl"], asked["osl"]) == (922, 922)
+    assert (asked["gemm_quant_mode"], asked["kvcache_quant_mode"]) == ("fp8", "fp8")
+
+
+def test_grpo_is_generation_and_training(asked: dict) -> None:
+    point = api.Request("llama3.1-8b-grpo", "H100", "bf16", 16, overrides=("max_response_length=1001",))
+    found = api.served(api.resolve_point(point))
+    assert found["generation_s"] == pytest.approx(10.1)
+    assert found["training_s"] > 0
+    assert (asked["batch_size"], asked["isl"]) == (128, 3095)
+
+
+def test_a_server_needs_aiconfigurator_and_takes_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiconfigurator.cli", None)
+    point = ("llama3.3-70b-inference", "--gpu", "H200", "--precision", "fp8", "--num-gpus", "1", "--framework", "vllm")
+    with pytest.raises(UserError, match="is not installed") as missing:
+        ran(*point)
+    assert "benchrun[predict]" in missing.value.hint
+    with pytest.raises(UserError, match="leave out --tokens"):
+        ran(*point, "--tokens", "1T")
+
+
+def test_a_published_server_is_predicted_within_a_fifth() -> None:
+    pytest.importorskip("aiconfigurator")
+    point = api.Request("deepseek-r1-inference", "H200", "fp8", 8, framework="sglang", overrides=("concurrency=64",))
+    assert api.served(api.resolve_point(point))["output_tokens_per_s_per_gpu"] == pytest.approx(223.6, rel=0.2)
 
 
 def test_memory_comes_with_its_interval() -> None:
