@@ -1,7 +1,8 @@
 """Asks each rank of this run on this node what it does: python3 hang.py NAME=VALUE, a mark of the run's processes.
 
 Into the folder hangs go the rank's process as /proc shows it, twice (rank_N.json), its stack (stack_N.txt: the rank
-writes it, else py-spy does), and its record of collectives (dump_N: the rank or NCCL writes it).
+writes it, else py-spy does), and its record of collectives (dump_N: the rank or NCCL writes it); of the job what NCCL
+knows of all ranks (ras.txt).
 """
 
 import contextlib
@@ -169,12 +170,12 @@ def _tell(pipe):
 
 def force(rank, process):
     """Have a rank whose threads all wait for Python's lock write its stack: a signal needs no lock. Only now, because
-    it also ends a sleep.
+    it also ends a sleep. Not SIGUSR1, which LLVM takes when Triton compiles.
     """
     stack = FOLDER / f"stack_{rank}.txt"
     try:
-        if stack.exists() and not stack.stat().st_size and process.catches(signal.SIGUSR1):
-            os.kill(process.pid, signal.SIGUSR1)
+        if stack.exists() and not stack.stat().st_size and process.catches(signal.SIGRTMAX):
+            os.kill(process.pid, signal.SIGRTMAX)
     except OSError:
         pass  # it has ended
 
@@ -204,6 +205,20 @@ def report(rank, process, before, after, window_s, moved):
     path.with_suffix(".tmp").replace(path)
 
 
+def network(environment):
+    """ras.txt: what NCCL's own threads know of all processes and communicators, since NCCL 2.24."""
+    host, _, port = environment.get("NCCL_RAS_ADDR", "localhost:28028").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1) as nccl:
+            nccl.sendall(b"verbose status\n")
+            nccl.settimeout(WAIT_S)
+            with (FOLDER / "ras.txt").open("wb") as file:
+                while told := nccl.recv(1 << 16):
+                    file.write(told)
+    except (OSError, ValueError):
+        pass  # it is older, or off
+
+
 FOLDER.mkdir(exist_ok=True)
 own = ranks(processes(), sys.argv[1])
 expected, sizes, until = [], None, time.monotonic() + WAIT_S
@@ -225,3 +240,5 @@ for rank, (process, _) in own.items():
     if process.state not in "TtZ":
         force(rank, process)
 time.sleep(0.3)
+if 0 in own:
+    network(own[0][1])

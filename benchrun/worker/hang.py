@@ -33,8 +33,8 @@ transfers: deque[tuple[dict[str, Any], "weakref.ref[Any]"]] = deque(maxlen=KEPT)
 def answer(spec: RunSpec) -> None:
     """Answer from now on, where somebody asks: where a deadline is set.
 
-    A thread answers. If it cannot run because another one keeps Python's lock, SIGUSR1 has
-    the stacks written.
+    A thread answers. If it cannot run because another one keeps Python's lock, a
+    signal has the stacks written.
     """
     if not spec.cluster.step_deadline_s:
         return
@@ -47,7 +47,7 @@ def answer(spec: RunSpec) -> None:
         _keep_transfers()
     record = Path(f"{os.environ.setdefault(RECORD, f'{HANGS}/dump_')}{rank}").absolute()
     stacks = (folder / f"stack_{rank}.txt").open("w", encoding="utf-8")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    faulthandler.register(signal.SIGRTMAX, file=stacks, all_threads=True)
     pipe = folder / f"stack_{rank}.pipe"
     try:
         pipe.unlink(missing_ok=True)

@@ -120,6 +120,27 @@ def test_what_a_socket_carries_counts_as_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "hangs" / "rank_0.json").read_text())["io_bytes"] >= 2 * FLOW
 
 
+def test_what_nccl_knows_of_all_ranks_is_kept(tmp_path: Path) -> None:
+    """Beside it, for people: NCCL answers one line on a socket of rank 0's host."""
+    with socket.create_server(("127.0.0.1", 0)) as nccl:
+
+        def tell() -> None:
+            asked, _ = nccl.accept()
+            with asked, asked.makefile("rb") as lines:
+                asked.sendall(b"answer to " + lines.readline())
+
+        teller = threading.Thread(target=tell)
+        teller.start()
+        own = {"RANK": "0", "RUN_OF_TEST": str(tmp_path), "NCCL_RAS_ADDR": f"localhost:{nccl.getsockname()[1]}"}
+        rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env={**os.environ, **own})
+        script = [sys.executable, "-I", "-S", str(paths.TEMPLATES / "hang.py"), f"RUN_OF_TEST={tmp_path}"]
+        subprocess.run(script, cwd=tmp_path, check=True, timeout=DEADLINE_S)
+        rank.kill()
+        rank.wait()
+        teller.join(DEADLINE_S)
+    assert (tmp_path / "hangs" / "ras.txt").read_text() == "answer to verbose status\n"
+
+
 RECEIVER = """
 import os, socket, time
 here, there = socket.socketpair()
