@@ -184,10 +184,11 @@ def _program(dump: Dump, records: Records) -> list[Call]:
 
 def _new(calls: list[Call], place: int) -> Call | None:
     """The first of ``calls`` from ``place`` on that never came there before, after the same calls."""
-    best = _alike(calls, calls[place:])
+    best = 0
     for earlier in range(CONTEXT, place):
         if calls[earlier - CONTEXT : earlier] == calls[place - CONTEXT : place]:
-            best = max(best, _alike(calls[earlier:], calls[place:]))
+            # The beginning may be such a place, before which nothing was called.
+            best = max(best, *(_alike(calls[old:], calls[place:]) for old in (0, earlier)))
     return calls[place + best] if place + best < len(calls) else None
 
 

@@ -413,3 +413,10 @@ def test_of_two_ranks_whose_first_evaluations_differ_in_length_none_is_named(tmp
         written[rank] = {"version": "2.9", "pg_config": config, "pg_status": {}, "entries": entries}
     put(tmp_path, written)
     assert found(tmp_path).ranks == []
+
+
+def test_in_the_first_step_of_two_ranks_none_is_named(tmp_path: Path) -> None:
+    """One goes on with what it began with, the other does not: both may be right."""
+    begun = ["all_reduce", "reduce_scatter", "broadcast"]
+    put(tmp_path, {8: ran_on([*begun, "all_reduce"], 3), 9: ran_on([*begun, "all_gather"], 3)})
+    assert found(tmp_path).ranks == []
