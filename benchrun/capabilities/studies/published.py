@@ -131,7 +131,7 @@ def list_published(
         print_json(result.model_dump(mode="json"))
     else:
         click.echo(study_page(result, "plain"), nl=False)
-        say("next: benchrun launch in place of list runs them")
+        say("next: benchrun launch --published with the same options, without --dry-run")
     return Exit.OK
 
 

@@ -13,7 +13,7 @@ from .schedule import PointState
 NAMES = {metric.key: metric for metric in (*TABLED, *SERVED)}
 
 
-SPARE = ("gpu_hours_limit", "spread_pct", "gpu_hours_used")
+SPARE = ("gpu hours limit", "spread pct", "gpu hours used", "peak memory gib")
 """Columns that a line does without, the first one first."""
 
 
@@ -77,7 +77,11 @@ def study_page(study: StudyResult, form: str) -> str:
         head = f"# {study.study}\n\n{markdown_text(study.description)}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
     lines = "\n".join((planned_line(study), *said))
-    return f"{study.study}: {study.description}\n\n{fitted(table, LINE, SPARE)}\n{lines}\n"
+    titles = []
+    for title in table.titles:
+        titles.append(title if title in study.columns else title.replace("_", " "))
+    text = fitted(Table(titles, table.rows, table.missing), LINE, SPARE)
+    return f"{study.study}: {study.description}\n\n{text}\n{lines}\n"
 
 
 def filled(table: Table) -> Table:
