@@ -53,6 +53,7 @@ PARTS = {
     **dict.fromkeys(("MegatronStrategy", "GPTConfig", "DeepSeekConfig"), "model"),
     **{f"{kind}DataModule": "train" for kind in ("Mock", "FineTuning", "PreTraining")},
     **{"MegatronCommOverlapCallback": "comm_overlap", "MegatronMixedPrecision": "mixed_precision"},
+    **{"GarbageCollectionCallback": "train", "LoRA": "peft"},
 }
 """Class in a rendered driver -> part of the configuration."""
 DEGREES = ("tensor_model", "pipeline_model", "virtual_pipeline_model", "context", "expert_model")
@@ -67,6 +68,10 @@ NOT_SPEED = re.compile(
 """Variables that change no speed, or that stand for an argument (the attention backend)."""
 DENSE = ("llama3-8b", "llama3-70b", "llama3.1-405b", "nemotron-h-56b")
 WHOLE = "full_iteration"
+KEPT = "keep_fp8_transpose_cache"
+OF_SIZE = ("train.global_batch_size", *(f"comm_overlap.{name}" for name in (*OVERLAPS[:3], "bucket_size")))
+"""Arguments that follow from the number of GPUs; Megatron-Bridge's overlaps are compared by other names."""
+OF_BUFFERS = ("tp_comm_overlap_cfg", "tp_comm_bulk_dgrad", "tp_comm_overlap_rs_dgrad", "tp_comm_overlap_disable_qkv")
 AWARE = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
 Values = dict[str, str]
 
@@ -126,6 +131,10 @@ def rendered(spec: TrainingSpec) -> Values:
     if "model.enable_cuda_graph" in found:  # NeMo 2's names
         kind = "local" if found["model.enable_cuda_graph"] == "True" else "none"
         found |= {"model.cuda_graph_impl": kind, "ddp.use_megatron_fsdp": str(found["model.fsdp"] == "megatron")}
+        found["model.tp_comm_bulk_dgrad"] = {"False": "off"}.get(found.get("model.tp_comm_bulk_dgrad", ""), "None")
+        found[f"ddp.{KEPT}"] = found.get(f"ddp.{KEPT}_when_using_custom_fsdp", "False")
+        for name in OVERLAPS if found["ddp.use_distributed_optimizer"] == "False" else ():
+            found[f"comm_overlap.{name}"] = found.get(f"ddp.{name}", "False")
     elif found["ddp.use_distributed_optimizer"] == "True" and "comm_overlap.tp_comm_overlap" in found:
         for name in OVERLAPS:  # as CommOverlapConfig.setup
             value = found.get(f"comm_overlap.{name}", "None")
@@ -214,7 +223,7 @@ def matters(key: str, row: Values, ours: Values) -> bool:
             return "flex" in either("model.moe_token_dispatcher_type") and _hybridep(row, ours)
         return row["recipe"] not in DENSE
     if name in AWARE:
-        return either("optimizer.use_precision_aware_optimizer") != {NOTHING}
+        return either("optimizer.use_precision_aware_optimizer") == {"True"}
     if name == "attention_backend":
         return row[key] not in ("auto", "None", "") and ours.get("env.NVTE_FLASH_ATTN") != "0"
     needs = {
@@ -239,11 +248,15 @@ def matters(key: str, row: Values, ours: Values) -> bool:
         "apply_rope_fusion": not row["recipe"].startswith("nemotron"),  # which rotates nothing
         "offload_modules": either("model.fine_grained_activation_offloading") != {NOTHING},
         "cpu_offloading_num_layers": either("model.cpu_offloading") != {NOTHING},
-        "tp_comm_overlap_cfg": row["model.tensor_model_parallel_size"] != "1"
-        and row["comm_overlap.tp_comm_overlap"] == "True",
+        **dict.fromkeys(
+            OF_BUFFERS,
+            row["model.tensor_model_parallel_size"] != "1" and row["comm_overlap.tp_comm_overlap"] == "True",
+        ),
+        "tp_only_amax_red": row["precision"] == "fp8",
+        **dict.fromkeys(("fp8_amax_history_len", "fp8_amax_compute_algo"), row["fp8_recipe"] == "delayed"),
         "tp_comm_overlap": row["model.tensor_model_parallel_size"] != "1",
         "defer_embedding_wgrad_compute": row["model.pipeline_model_parallel_size"] != "1",
-        "wgrad_deferral_limit": row["model.pipeline_model_parallel_size"] != "1",
+        "wgrad_deferral_limit": row["comm_overlap.defer_embedding_wgrad_compute"] == "True",
         "min_offloaded_tensor_size": either("model.fine_grained_activation_offloading") != {NOTHING},
         "mtp_use_repeated_layer": either("model.mtp_num_layers") != {NOTHING},
     }
@@ -265,11 +278,11 @@ def _hybridep(row: Values, ours: Values) -> bool:
 def differences(recipe: str, point: Point, spec: TrainingSpec, row: Values, ours: Values) -> list[Difference]:
     """Every argument that matters and differs; a batch that grows with the GPUs at the publisher's number."""
     found = []
-    of_bridge = row["framework"] == spec.framework == FRAMEWORK and row["commit"]
+    variables = row["framework"] == spec.framework and row.get("env.TORCH_NCCL_AVOID_RECORD_STREAMS")
     for key in {**row, **ours}:
         value = row.get(key, "")
-        said = value or (of_bridge and key.startswith("env."))
-        scaled = key == "train.global_batch_size" and row["num_gpus"] != str(point.num_gpus)
+        said = value or (variables and key.startswith("env."))
+        scaled = key in OF_SIZE and row["num_gpus"] != str(point.num_gpus)
         told = row["framework"] == spec.framework or key in ours
         if "." not in key or not said or scaled or not told or not matters(key, row, ours):
             continue
@@ -282,8 +295,8 @@ def differences(recipe: str, point: Point, spec: TrainingSpec, row: Values, ours
 
 def _alike(spec: TrainingSpec, row: Values) -> bool:
     """Whether the publisher's configuration is of the same workload, at this or another number of GPUs."""
-    of_bridge = row["framework"] == FRAMEWORK
-    if of_bridge and spec.precision == "fp8" and row["fp8_recipe"] != spec.training.fp8.recipe:
+    own = row["framework"] in (FRAMEWORK, spec.framework)
+    if own and spec.precision == "fp8" and row["fp8_recipe"] != spec.training.fp8.recipe:
         return False
     if row["task"] != spec.task or row["gpu"] != spec.gpu or row["precision"] != spec.precision:
         return False
@@ -318,8 +331,8 @@ def points(recipe: str) -> Iterator[tuple[Point, TrainingSpec]]:
 
 def matches(recipe: str) -> Iterator[Match | Point]:
     """Each point with its configuration, then with its page; the point alone where nobody published one."""
-    name = PUBLISHED_AS.get(recipe, recipe)
-    of_model = [row for row in extract() if row["recipe"] == name]
+    names = (recipe, PUBLISHED_AS.get(recipe))
+    of_model = [row for row in extract() if row["recipe"] in names]
     for point, spec in points(recipe):
         alike = [row for row in of_model if _alike(spec, row)]
         own = [row for row in alike if row["framework"] == spec.framework]
@@ -340,6 +353,8 @@ def matches(recipe: str) -> Iterator[Match | Point]:
 def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match | None:
     """The candidate that is most like a point."""
     best = None
+    images = {tag for row in candidates for tag in row["variant"].partition(", image ")[2].split()}
+    measured = max(images & _images(spec.recipe, spec.gpu, spec.framework), default="")
     for row in candidates:
         ours = rendered(spec) if row["framework"] == spec.framework in EXTRACTS else planned(spec)
         found = differences(spec.recipe, point, spec, row, ours)
@@ -347,10 +362,26 @@ def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match
         release = [*ORDER, row["release"]].index(row["release"])
         scaled = row["num_gpus"] != str(point.num_gpus)
         named = _named(row, point)
-        rank = (layout, scaled, not named, release, len(found))
+        chosen = (scaled, not named, release)
+        if spec.framework == "nemo2":  # of a range of releases that of the newest number counts, or the last
+            last = _releases(row["release"])[-1:]
+            chosen = (
+                not named,
+                measured not in row["variant"].split(),
+                scaled,
+                [[-part for part in each] for each in last],
+            )
+        rank = (layout, *chosen, len(found))
         if best is None or rank < best[0]:
             best = (rank, Match(point, spec, row, found))
     return best[1] if best else None
+
+
+@functools.cache
+def _images(recipe: str, gpu: str, framework_name: str) -> set[str]:
+    keys = [reference.key for reference in load_references()]
+    alike = [key.image for key in keys if (key.recipe, key.gpu, key.framework) == (recipe, gpu, framework_name)]
+    return {(image or "").rpartition(":")[2] for image in alike}
 
 
 def recipes() -> list[str]:

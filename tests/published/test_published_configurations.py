@@ -6,6 +6,8 @@ where one sees it. ``CHECKS`` looks there for each difference.
 """
 
 import csv
+import fnmatch
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -48,9 +50,6 @@ FIELDS_OF = {
     **dict.fromkeys(("moe_token_dispatcher_type", "moe_flex_dispatcher_backend"), "moe_dispatcher"),
     **dict.fromkeys(("cuda_graph_impl", "cuda_graph_scope"), "cuda_graphs"),
     "overlap_moe_expert_parallel_comm": "moe_overlap",
-    **dict.fromkeys(("NCCL_CTA_POLICY", "NCCL_NVLS_ENABLE"), "switches"),  # as nccl_ub
-    **dict.fromkeys(("nccl_ub", "overlap_param_gather_with_optimizer_step"), "switches"),
-    **dict.fromkeys(("defer_embedding_wgrad_compute", "wgrad_deferral_limit"), "switches"),
 }
 """Argument -> the field of ``training`` that sets it."""
 
@@ -117,8 +116,10 @@ def batch(match: Match, difference: Difference) -> bool:
 def older(match: Match, difference: Difference) -> bool:
     """Whether no BF16 number of the point is of NeMo 25.07, whose scripts set an optimizer that knows its precision."""
     numbers = [reference.key.image or "" for reference in references(match)]
-    new = [image for image in numbers if image.rpartition(":")[2] >= "25.07"]
-    return match.row["framework"] == "nemo2" and difference.key == AWARE_OPTIMIZER and not new
+    new = [image for image in numbers if "25.07" <= image.rpartition(":")[2] < "3"]  # others are hashes
+    own = match.spec.framework == "nemo2"
+    of_table = match.row["framework"] == "nemo2" and (not own or match.row["path"].endswith(".csv"))
+    return of_table and difference.key == AWARE_OPTIMIZER and not new and (bool(numbers) or not own)
 
 
 def refused(match: Match, difference: Difference) -> bool:
@@ -127,8 +128,6 @@ def refused(match: Match, difference: Difference) -> bool:
     field = FIELDS_OF.get(name)
     if field is None or field not in framework(spec.framework).options:
         return field is not None
-    if field == "switches":
-        return False
     value = match.row["model.moe_flex_dispatcher_backend"]
     if field == "cuda_graphs":
         value = {"transformer_engine": "layers"}.get(match.row["model.cuda_graph_impl"], "full_iteration")
@@ -145,6 +144,11 @@ def scaling(match: Match, difference: Difference) -> bool:
     return of_other and difference.key.endswith(".fp8_recipe") and difference.published not in own
 
 
+def gate(match: Match, difference: Difference) -> bool:
+    """Whether the publisher's Grok-1 has Mixtral's gate, whose product megatron-core computes in one kernel."""
+    return match.spec.model.activation == "geglu" and difference.key == "model.bias_activation_fusion"
+
+
 def image(match: Match, difference: Difference) -> bool:
     """Whether the image's release always sets a variable for this dispatcher, and the configuration's never."""
     backend = "model.moe_flex_dispatcher_backend"
@@ -156,7 +160,7 @@ def image(match: Match, difference: Difference) -> bool:
 
 CHECKS = {
     **{"printed": printed, "automodel": automodel, "scaled": scaled, "memory": memory, "batch": batch},
-    **{"older": older, "refused": refused, "scaling": scaling, "image": image},
+    **{"older": older, "refused": refused, "scaling": scaling, "image": image, "gate": gate},
 }
 """Kind of ``kinds.csv`` -> whether its reason holds for a difference."""
 
@@ -203,6 +207,17 @@ def test_every_point_that_names_a_source_is_compared_with_it() -> None:
     assert {(source or "").split()[0] for source in sources} == {
         *("NVIDIA/NeMo-Framework-Launcher", "MLPerf", "NVIDIA", "togethercomputer/together-dgxc-benchmarking")
     }
+
+
+@pytest.mark.parametrize("recipe", ["gpt3-175b", "llama3-8b-lora", "mixtral-8x7b"])
+def test_what_nemo2s_driver_states_is_compared_or_has_a_reason(recipe: str) -> None:
+    facts = json.loads((HERE / "dimensions.json").read_text(encoding="utf-8"))["nemo"]
+    known = {f"{part}.{name}" for part, names in facts["arguments"].items() for name in names}
+    reasons = " ".join(facts["not_compared"].values()).split()
+    found = [each for each in matches(recipe) if isinstance(each, Match) and each.spec.framework == "nemo2"]
+    stated = {key for match in found for key in rendered(match.spec) if not key.startswith("env.")}
+    assert stated
+    assert {key for key in stated - known if not any(fnmatch.fnmatch(key, each) for each in reasons)} == set()
 
 
 def test_a_source_names_a_variant_that_the_publisher_takes_only_on_request() -> None:
