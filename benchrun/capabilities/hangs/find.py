@@ -41,11 +41,9 @@ def hang_of(
     for rank in guilty & hosts.keys():
         if hosts[rank].moves_on or (rank not in found and hosts[rank].toils):
             return None
-    if (
-        not guilty
-        and not found
-        and (_recorded(records, hosts) or not any(map(_waits, hosts.values())))
-    ):
+    unproven = _recorded(records, hosts) or not any(map(_waits, hosts.values()))
+    unproven = unproven or any(host.moves_on for host in hosts.values())
+    if not guilty and not found and unproven:
         return None
     turning = set() if guilty else circle(found)
     strayed = parted.ranks if parted else odd(turning, found, records)
@@ -182,6 +180,9 @@ def _doing(
             )
         if host.stopped:
             yield f"rank {rank}: {host.stopped}"
+        elif host.state and host.doing == "data":
+            places = sorted({child.place for child in host.state.children})
+            yield f"rank {rank} waits for data; its other processes are in {', '.join(places)}"
         elif host.computes and host.locked and rank not in found:
             yield f"rank {rank} computes and keeps Python's lock, so that no other thread of it runs"
         if host.stack:

@@ -32,8 +32,10 @@ class Hang(Frozen):
         if not self.ranks:
             return f"hangs in {place}; the files do not show which rank is the cause"
         names = ", ".join(map(str, self.ranks))
-        who = f"rank {names}" if len(self.ranks) == 1 else f"ranks {names}"
+        who, verb = f"rank {names}", "does"
+        if len(self.ranks) > 1:
+            who, verb = f"ranks {names}", "do"
         side = "" if self.where == "unknown" else f" ({self.where})"
         if self.collective is None:
-            return f"hangs: {who}{side} does not go on, in {place}"
+            return f"hangs: {who}{side} {verb} not go on, in {place}"
         return f"hangs: the others wait for {who}{side} in {place}"

@@ -25,7 +25,7 @@ ACTIVITIES = {
     "device": "waits for its device",
     "garbage": "collects garbage",
 }
-LONG = ("checkpoint", "compile")
+LONG = ("checkpoint", "compile", "import")
 """Activities that end by themselves, however quiet they are, unless its file system hangs (state D)."""
 BUSY = 0.05
 """Least share of a core by which a process moves on."""

@@ -21,6 +21,7 @@ THREAD = """Thread 0x00007f1 (most recent call first):
 IN_COLLECTIVE = "/p/torch/distributed/distributed_c10d.py", 3252, "all_reduce"
 IN_LOADER = "/p/torch/utils/data/dataloader.py", 1275, "_try_get_data"
 IN_SAVE = "/p/torch/serialization.py", 943, "save"
+IN_IMPORT = "<frozen importlib._bootstrap>", 1176, "_find_and_load"
 IN_COMPILER = "/p/torch/_inductor/compile_fx.py", 12, "compile_fx"
 IN_SYNCHRONIZE = "/p/torch/cuda/__init__.py", 1000, "synchronize"
 IN_LOCK = "/usr/lib/python3.11/threading.py", 327, "wait"
@@ -101,6 +102,10 @@ SLOW = {
     "a checkpoint that is written": (IN_SAVE, {"io_bytes": 10**8}),
     "a first step that compiles": (IN_COMPILER, {"cpu_s": 1.8, "state": "R"}),
     "an import": (("<frozen importlib._bootstrap>", 1176, "_find_and_load"), {"cpu_s": 1.0}),
+    "an import that gets no core": (
+        ("<frozen importlib._bootstrap>", 1176, "_find_and_load"),
+        {"place": "futex_do_wait"},
+    ),
     "a checkpoint of the user's own": (SLEEPING, {"io_bytes": 10**8}),
     "a child that compiles": (SLEEPING, {"children": [{"state": "S"}, {"state": "R", "cpu_s": 0.3}]}),
 }
@@ -164,6 +169,22 @@ def test_what_a_rank_of_a_slow_job_does(tmp_path: Path, frames: Any, facts: Any,
     waiting, other = at_work(tmp_path.iterdir()).split("; ")
     assert waiting == "rank 0 waits in all_reduce 9 of group tp for rank 1"
     assert other.startswith(f"rank 1: {words}")
+
+
+def test_a_rank_that_waits_for_importing_ones_is_no_hang(tmp_path: Path) -> None:
+    put(tmp_path, 0, ("/p/torch/distributed/distributed_c10d.py", 2169, "_new_process_group_helper"))
+    for rank in (1, 2):
+        put(tmp_path, rank, SLEEPING)
+    assert found(tmp_path) is not None
+    for rank in (1, 2):
+        put(tmp_path, rank, IN_IMPORT)
+    assert found(tmp_path) is None
+
+
+def test_what_a_loader_waits_in_is_said(tmp_path: Path) -> None:
+    put(tmp_path, 0, IN_COLLECTIVE)
+    put(tmp_path, 1, IN_LOADER, children=[{"state": "S", "place": "wait_for_partner"}])
+    assert "rank 1 waits for data; its other processes are in wait_for_partner" in found(tmp_path).evidence
 
 
 def test_a_quiet_checkpoint_ends_by_itself_and_a_quiet_loader_does_not(tmp_path: Path) -> None:
