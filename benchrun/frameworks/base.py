@@ -83,13 +83,6 @@ LLAMA = {
 }
 """Dimensions that every Llama shares."""
 NEMO_IMAGES = ImageFamily("NeMo", "nemo")
-OF_PIPELINES = (
-    "NeMo's deferral of the embedding's weight gradient, and its overlap of the optimizer step "
-    "with the first gather of weights"
-)
-"""Settings of NeMo's scripts for most models with virtual stages, which its drivers here
-do not have.
-"""
 
 
 class Unmeasured(NamedTuple):
@@ -163,8 +156,6 @@ class Framework:
     """Parts of models that it can train besides plain Llamas and Mixtrals
     (`benchrun.model.features`).
     """
-    left_out: ClassVar[str] = ""
-    """Settings of its publishers for pipelines that benchrun does not make."""
     stages: ClassVar[bool] = False
     """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``).
     """

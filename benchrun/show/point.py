@@ -11,7 +11,6 @@ from rich.text import Text
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.frameworks.registry import framework
 from benchrun.recipes.select import Request
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, HOUR_S
@@ -105,8 +104,6 @@ def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "derived", spec.derived or "the recipe states no source of this layout"
     else:
         yield "source", spec.source
-        if spec.layout.pp > 1 and (missing := framework(spec.framework).left_out):
-            yield "left out", missing
 
 
 def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:

@@ -119,6 +119,7 @@ def main():
         recompute_num_layers=None,
         init_model_with_meta_device=False,
         enable_cuda_graph=False,
+        disable_parameter_transpose_cache=True,
     )
     data = llm.MockDataModule(
         num_train_samples=6400, create_attention_mask=False,

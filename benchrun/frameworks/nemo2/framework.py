@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import OF_PIPELINES, PROFILERS, SLURM_VARIABLES
+from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
 from benchrun.frameworks.megatron.framework import partly_sharded
 from benchrun.frameworks.megatron.nemo import NeMoOfCore
 from benchrun.model.features import TRANSFORMER
@@ -32,7 +32,6 @@ class NeMo2(NeMoOfCore):
     program = "train_nemo2.py"
     step_lines = ("train_step_timing in s: ",)
     rank_variables = SLURM_VARIABLES
-    left_out = OF_PIPELINES
     releases = ("25.02", "25.09")
     files = ("train_nemo2.py",)
     options = (*NeMoOfCore.options, "cuda_graphs", "moe_grouped_gemm", "moe_permute_fusion")
