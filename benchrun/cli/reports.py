@@ -68,14 +68,14 @@ class Form(click.Choice[str]):
 class Wanted:
     """Runs that a report is on, of those that are named."""
 
-    recipe: str | None
+    recipes: tuple[str, ...]
     since: datetime | None
     until: datetime | None
     verdicts: tuple[str, ...]
 
     def fits(self, run: "RunDir") -> bool:
         """Whether the recipe and the time of the launch are wanted."""
-        if self.recipe is not None and run.spec.recipe != self.recipe:
+        if self.recipes and run.spec.recipe not in self.recipes:
             return False
         if self.since is None and self.until is None:
             return True
@@ -134,7 +134,13 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions."
 )
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw --scaling.")
-@click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
+@click.option(
+    "--recipe",
+    "recipes",
+    multiple=True,
+    shell_complete=recipe_names,
+    help="Only runs of this recipe; may be given again.",
+)
 @click.option(
     "--since", metavar="DATE", callback=_time, help="Only runs launched at this time or later, UTC."
 )
@@ -167,7 +173,7 @@ def report(
     baseline: str | None,
     keep: Path | None,
     as_json: bool,
-    recipe: str | None,
+    recipes: tuple[str, ...],
     since: Any,
     until: Any,
     verdicts: tuple[str, ...],
@@ -200,7 +206,7 @@ def report(
     form = _form_of(output, form, as_json)
     _check_history(history, by, form, plot)
     _check_verdicts(verdicts, history=history)
-    wanted = Wanted(recipe, since, until, verdicts)
+    wanted = Wanted(recipes, since, until, verdicts)
     chosen, code = _reported(runs, wanted)
     if keep:
         for run in chosen:
@@ -267,8 +273,8 @@ def _reported(names: Sequence[str], wanted: Wanted) -> "tuple[list[RunDir], Exit
     chosen = list(filter(wanted.fits, found))
     if found and not chosen:
         raise NoNumberError(
-            f"none of {len(found)} runs is of this recipe and time",
-            hint="benchrun status has the recipes and ages",
+            f"none of {len(found)} runs is of these recipes and this time",
+            hint="benchrun report without --recipe, --since and --until has them all",
         )
     if not chosen and code is Exit.OK:
         raise NoNumberError(no_runs())

@@ -207,8 +207,8 @@ def test_a_cluster_whose_gpu_is_misspelt_is_told_the_name() -> None:
     ("old", "new", "says"),
     [
         (
-            "gbs_per_gpu: 16\n    source",
-            "gbs_per_gpu: 0.3\n    source",
+            "gbs_per_gpu: 16\n    derived",
+            "gbs_per_gpu: 0.3\n    derived",
             "gbs_per_gpu 0.3 gives no whole batch on 8 GPUs",
         ),
         ("framework: [megatron-lm", "framework: [hf, megatron-lm", "framework hf, which the recipe does not list"),

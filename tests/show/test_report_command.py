@@ -84,6 +84,8 @@ def test_runs_are_chosen_by_recipe_time_and_verdict(tmp_path: Path) -> None:
 
     rows = chosen("--recipe", "nemotron4-15b", "--verdict", "slow", code=1)
     assert {(row["recipe"].split()[0], row["verdict"]) for row in rows} == {("nemotron4-15b", "slow")}
+    rows = chosen("--recipe", "nemotron4-15b", "--recipe", "gpt3-175b", code=1)
+    assert {row["recipe"].split()[0] for row in rows} == {"nemotron4-15b", "gpt3-175b"}
     days = [row["launched"][:8] for row in chosen("--since", "2026-11-22", "--until", "2026-11-22", code=1)]
     assert days and set(days) == {"20261122"}
 
@@ -93,7 +95,7 @@ def test_runs_are_chosen_by_recipe_time_and_verdict(tmp_path: Path) -> None:
     [
         (("--verdict", "slwo"), 2, "no verdict is called 'slwo'"),
         (("--since", "22.11.2026"), 2, "2026-11-22"),
-        (("--until", "2020-01-01"), 4, "is of this recipe and time"),
+        (("--until", "2020-01-01"), 4, "is of these recipes and this time"),
         (("--verdict", "timeout"), 4, "no run has the verdict timeout"),
         (("--verdict", "slow", "--history"), 2, "leave --verdict out"),
     ],

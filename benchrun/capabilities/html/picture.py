@@ -15,7 +15,7 @@ from benchrun.show.plot import Plot
 from .draw import STYLE, draw
 from .style import DRAWN, LIGHT, SCHEMES
 
-INSTALL = "pip install 'benchrun[plot]'"
+INSTALL = "pip install '.[plot]'"
 SLIM = (
     r"(?s)^.*?<svg.*?>|</svg>\s*$|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->",
     r"(?s)<clipPath.*?</clipPath>",

@@ -99,7 +99,7 @@ def _estimated(spec: Any, engine: str, **options: Any) -> tuple[Any, str]:
     except ImportError:
         raise UserError(
             "AIConfigurator, which predicts servers and generation, is not installed",
-            hint="pip install 'benchrun[predict]' (Linux x86-64; no GPU is needed)",
+            hint="pip install '.[predict]' (Linux x86-64; no GPU is needed)",
         ) from None
     for name in ("aiconfigurator", "aiconfigurator_core"):
         logging.getLogger(name).setLevel(logging.ERROR)
