@@ -13,6 +13,10 @@ MOST_JOBS = 20
 """Jobs that a terminal lists: those that lost most."""
 MOST_NOT_READ = 10
 TITLE = "benchrun audit"
+SUSPECT = 0.02
+"""Least relative slowness, at the lower end of its interval, of a node that is named without
+being accused.
+"""
 
 
 def audit_text(audit: Audit) -> str:
@@ -50,8 +54,19 @@ def _first(audit: Audit) -> str:
     """The answer in one line."""
     names = ", ".join(node.node for node in audit.accused)
     slow = f"SLOW NODES {names}" if names else "no node is slower than chance explains"
+    if suspects := ", ".join(node.node for node in _suspects(audit)):
+        slow = f"SLOW NODES {names}; perhaps {suspects}" if names else f"PERHAPS SLOW {suspects}"
     total = audit.total
     return f"{slow}: {total.jobs} jobs, {total.gpu_hours:,.0f} GPU-hours"
+
+
+def _suspects(audit: Audit) -> list[Node]:
+    """Nodes that look slow, and whose jobs do not exclude chance."""
+    found = []
+    for node in audit.nodes:
+        if not node.accused and node.slower_by and node.slower_by.low >= SUSPECT:
+            found.append(node)
+    return found
 
 
 def _sentence(node: Node) -> str:
@@ -80,6 +95,13 @@ def _sections(audit: Audit, most: int) -> Iterator[Section]:
         titles = ("node", "slower by", "jobs", "since", "until")
         text = "a job is as slow as the slowest of its nodes"
         yield Section("nodes", "Slow nodes", text, tables=(Table(titles, rows),))
+    if suspects := _suspects(audit):
+        rows = [
+            [node.node, _percent(node.slower_by), node.jobs] for node in suspects if node.slower_by
+        ]
+        text = "they look slow, and their jobs do not exclude chance: benchrun nodes checks them"
+        table = Table(("node", "slower by", "jobs"), rows)
+        yield Section("suspects", "Perhaps slow", text, tables=(table,))
     if audit.slow_days:
         days = [[day, _percent(slow)] for day, slow in audit.slow_days.items()]
         table = Table(("day", "slower by"), days)

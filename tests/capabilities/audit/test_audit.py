@@ -41,6 +41,18 @@ def test_slow_nodes_are_accused_and_no_others(found: dict, fleet: Fleet) -> None
     assert accused["n003"]["slower_by"]["low"] < 0.04 < accused["n003"]["slower_by"]["high"]
 
 
+def test_a_node_that_looks_slow_is_named_though_chance_is_not_excluded(tmp_path: Path) -> None:
+    """In most jobs of a small cluster it is one of many nodes."""
+    kinds = Kind(1, 2.0), Kind(2, 3.0), Kind(4, 5.0, 48)
+    for name, slow in (("slow", {2: (0, 1.06)}), ("sound", {})):
+        folder = tmp_path / name
+        folder.mkdir()
+        Fleet(folder, nodes=12, days=3, jobs_a_day=20, kinds=kinds, slow=slow, noise=0.012).write(3)
+        text = call("audit", folder, "--sacct", folder / "sacct.txt").stdout
+        assert text.startswith("PERHAPS SLOW n002:" if slow else "no node is slower than chance explains:")
+        assert ("Perhaps slow: " in text) == bool(slow)
+
+
 def test_each_loss_is_the_planted_one(found: dict, fleet: Fleet) -> None:
     lost = found["total"]["lost_gpu_hours"]
     assert lost["fault"]["median"] == pytest.approx(fleet.fault, rel=0.1)
