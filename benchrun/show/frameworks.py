@@ -248,10 +248,10 @@ def point_of(spec: TrainingSpec) -> tuple[Any, ...]:
 
 
 def alike(results: Sequence[RunResult]) -> list[RunResult]:
-    """Of each point, whose oldest run comes first, the runs with the driver that most of
-    its frameworks ran with, the newest of these (of a framework that never had it, all);
+    """Runs of each point, whose oldest comes first, that are alike: with the driver that most
+    of its frameworks ran with, the newest of these (of a framework that never had it, all);
     of those, of each framework the runs with the newest versions. Runs without numbers
-    stay, and those of which no version is known.
+    stay, and those of unknown versions.
     """
     found = []
     for group in grouped(results, _work):
@@ -285,7 +285,7 @@ def left_out(results: Sequence[RunResult]) -> str:
 
 
 def _work(run: RunResult) -> tuple[object, ...]:
-    """What the runs of a point have in common, whatever their framework."""
+    """Key that runs of a point share, whatever their framework."""
     if isinstance(run.spec, TrainingSpec):
         return (*point_of(run.spec), run.spec.cluster.name)
     return (run.spec.repeat_key(),)

@@ -67,7 +67,7 @@ FP8 = {"ds": "delayed", "cs": "tensorwise"}
 HOME = "/nowhere"
 Row = dict[str, str]
 Job = tuple[Row, list[str]]
-"""What is known of a configuration before, and the words of the command."""
+"""Facts known of a configuration before, and the words of the command."""
 
 
 def of_tables(clone: str, commit: str) -> Iterator[Job]:
@@ -345,7 +345,7 @@ def prepare(folder: str) -> None:
 
 
 def answers(asked: list[list[str]]) -> Iterator[dict[str, Any]]:
-    """What each command hands to NeMo-Run, as arguments by part."""
+    """Things that each command hands to NeMo-Run, as arguments by part."""
     for words in asked:
         Experiment.taken.clear()
         sys.argv = words
@@ -399,7 +399,7 @@ def arguments(recipe: Any, executor: Any) -> dict[str, Any]:
 
 
 def called_back(trainer: Any, strategy: Any, parts: dict[str, Any]) -> dict[str, Any]:
-    """What the callbacks set."""
+    """Settings that the callbacks make."""
     from nemo.collections.llm.recipes.tp_overlap_configs import userbuffers
     from nemo.lightning.pytorch.callbacks import megatron_comm_overlap as overlap
 

@@ -34,7 +34,7 @@ class Appraisal:
     measurements: Mapping[RunDir, RunMeasurement]
     """Measurements of the runs that have a log."""
     fleets: Mapping[RunDir, Fleet]
-    """What each check of nodes found."""
+    """Result of each nodes check."""
 
 
 def plan_acceptance(

@@ -1,4 +1,4 @@
-"""What AIConfigurator predicts: a server's latencies and throughput, and the generation
+"""Predictions by AIConfigurator: a server's latencies and throughput, and the generation
 of a step of GRPO.
 
 It looks measured kernels up, needs no GPU, and states no interval.

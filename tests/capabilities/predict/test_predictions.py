@@ -217,7 +217,7 @@ SERVER = api.Request("llama3.3-70b-inference", "H200", "fp8", 4, framework="vllm
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict:
-    """What a stand-in for AIConfigurator is asked; it answers 100 ms and 10 ms."""
+    """Questions to a stand-in for AIConfigurator; it answers 100 ms and 10 ms."""
     asked = {}
 
     def cli_estimate(folder: str, system: str, **options: object) -> SimpleNamespace:
