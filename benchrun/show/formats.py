@@ -10,7 +10,6 @@ from .frameworks import frameworks_table
 from .junit import junit
 from .model import ReportModel
 from .prometheus import prometheus
-from .runs import runs_page
 from .table import Table, as_csv, capitals, fitted, markdown
 from .terminal import run_page
 
@@ -26,7 +25,6 @@ SPARE = (
     "reference",
     "TFLOPS/GPU",
     "batch",
-    "with",
     "layout",
     "MFU",
     "source",
@@ -65,12 +63,17 @@ def formatted(
         return fitted(capitals(frameworks_table(report.frameworks)), width, SPARE_OF_FRAMEWORKS)
     if one:
         return run_page(report.results[0])
-    if form == "markdown":
-        return runs_page(report.results)
-    ratios = "".join(f"\n{fill(sentence, width or 10**4)}\n" for sentence in report.ratios)
+    return _points(report, form, width)
+
+
+def _points(report: ReportModel, form: str, width: int | None) -> str:
+    """A row per point, then the sentences on ratios of two kinds of runs."""
     if not report.results:
         return "no runs\n"
-    return fitted(capitals(report.readable), width, [*map(str.upper, SPARE)]) + ratios
+    if form == "markdown":
+        return markdown(report.readable) + "".join(f"\n{line}\n" for line in report.ratios)
+    text = fitted(capitals(report.readable), width, [*map(str.upper, SPARE)])
+    return text + "".join(f"\n{fill(line, width or 10**4)}\n" for line in report.ratios)
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:

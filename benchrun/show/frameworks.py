@@ -17,7 +17,7 @@ from benchrun.rundir.artifacts import objects
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import TrainingSpec
 
-from .readable import brief
+from .readable import brief, told_apart
 from .repeats import median_of
 from .runs import proxy, short_layout
 from .table import Table
@@ -162,12 +162,16 @@ def side_by_side(runs: Sequence[ValidRun]) -> Table:
 
 def frameworks_table(table: Table) -> Table:
     """The side-by-side table in few columns, for readers."""
-    rows = []
+    names = []
+    details = []
     for record in table.records():
         layout = brief(record["layout"])
         point = f"{record['recipe']}, {record['precision']}, {record['num_gpus']} x {record['gpu']}"
-        point += f", batch {record['gbs']}" + f", {layout}" * bool(layout)
-        rows.append((point, *(_read(record[name]) for name in READ)))
+        names.append(point + f", batch {record['gbs']}" + f", {layout}" * bool(layout))
+        details.append({"seq": f"sequence {record['seq_length']}", "layout": record["layout"]})
+    rows = []
+    for name, record in zip(told_apart(names, details), table.records(), strict=True):
+        rows.append((name, *(_read(record[title]) for title in READ)))
     return Table(("point", *READ.values()), rows)
 
 

@@ -85,6 +85,6 @@ def _points(results: Sequence[RunResult]) -> list[tuple[str, list[ValidRun]]]:
             valid.append(each)
     points = by_point(valid)
     found = []
-    for name, point in zip(point_labels(points), points, strict=True):
+    for name, point in zip(point_labels([point[0].spec for point in points]), points, strict=True):
         found.append((name, valid_runs(point)))
     return found

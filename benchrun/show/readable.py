@@ -33,21 +33,16 @@ NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
 """Columns that state what a step computes."""
 SPEED = ("ratio", "low", "high")
 """Columns of the speed over that of the reference."""
-SIZES = ("batch", "micro", "tp", "pp", "cp", "ep")
-"""Fields that tell points with the same name apart."""
 
 
 def readable(results: Sequence[RunResult]) -> Table:
     """One row per point. A column in which no row has anything is left out."""
     points = by_point(results)
     rows = []
-    differing = _differing([point[0] for point in points])
-    for point, record, options in zip(
-        points, points_by_repeats(results).records(), differing, strict=True
-    ):
+    names = point_labels([point[0].spec for point in points])
+    for name, record in zip(names, points_by_repeats(results).records(), strict=True):
         verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
-        row = [point_name(point[0]), brief(record["layout"]) or None, *map(record.get, NAMES)]
-        row += [options, record["runs"]]
+        row = [name, brief(record["layout"]) or None, *map(record.get, NAMES), record["runs"]]
         for key in SPEED:
             row.append(None if record[key] is None else f"{record[key]:.3f}")
         for key in READ:
@@ -56,7 +51,7 @@ def readable(results: Sequence[RunResult]) -> Table:
         who = (record["source"] or "").partition(";")[0]
         rows.append([*row, record["reference"], who or None])
     metrics = [metric_of(key).title or key for key in READ]
-    titles = ["point", "layout", *NAMES.values(), "with", "runs", *SPEED, *metrics, "served"]
+    titles = ["point", "layout", *NAMES.values(), "runs", *SPEED, *metrics, "served"]
     titles += ["verdict", "reference", "source"]
     shown = []
     for index in range(len(titles)):
@@ -76,26 +71,8 @@ def served(record: Mapping[str, Any]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _differing(results: Sequence[RunResult]) -> list[str | None]:
-    """The settings that tell each point from those with the same name, batch and
-    layout; None without such.
-    """
-    keys = []
-    for result in results:
-        stated = [getattr(result.spec, name, None) for name in NAMES]
-        keys.append(str((point_name(result), short_layout(result.spec), *stated)))
-    settings: list[str | None] = [None] * len(keys)
-    for same in grouped(range(len(keys)), lambda index: keys[index]):
-        for index, text in zip(
-            same, distinctions([results[index].spec for index in same]), strict=True
-        ):
-            settings[index] = text or None
-    return settings
-
-
-def point_name(result: RunResult) -> str:
+def point_name(spec: RunSpec) -> str:
     """Recipe, precision, GPUs and framework."""
-    spec = result.spec
     return f"{proxy(spec)}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
 
 
@@ -106,32 +83,35 @@ def brief(layout: str) -> str:
     return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()
 
 
-def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
-    """A name for each point; if several have the same, with what tells them apart."""
-    names = [point_name(point[0]) for point in points]
-    for tell in (_sizes, distinctions):
-        for same in grouped(range(len(points)), lambda index: names[index]):
-            more = tell([points[index][0].spec for index in same])
-            for index, added in zip(same, more, strict=True):
-                names[index] = ", ".join(filter(None, (names[index], added)))
+def point_labels(specs: Sequence[RunSpec]) -> list[str]:
+    """A name for each point: every place that names points calls this one. Where several
+    would have the same name, each also says in what these differ.
+    """
+    names = told_apart(list(map(point_name, specs)), list(map(_sizes, specs)))
+    for same in grouped(range(len(specs)), lambda index: names[index]):
+        more = distinctions([specs[index] for index in same])
+        for index, added in zip(same, more, strict=True):
+            names[index] = ", ".join(filter(None, (names[index], added)))
     return names
 
 
-def _sizes(same: Sequence[RunSpec]) -> list[str]:
-    """Batch, micro-batch and degrees of each of several points with one name, as far as
-    they differ.
-    """
-    sizes = []
-    for spec in same:
-        if isinstance(spec, TrainingSpec):
-            sizes.append({"batch": spec.gbs, "micro": spec.mbs, **spec.layout.model_dump()})
-        else:
-            sizes.append({})
-    differing = []
-    for name in SIZES:
-        if len({str(each.get(name)) for each in sizes}) > 1:
-            differing.append(name)
-    found = []
-    for each in sizes:
-        found.append(", ".join(f"{name} {each.get(name)}" for name in differing))
+def _sizes(spec: RunSpec) -> dict[str, str]:
+    """What tells points with one name apart, in the words that are shown."""
+    found = {"cluster": f"cluster {spec.cluster.name}"}
+    if isinstance(spec, TrainingSpec):
+        for name, title in NAMES.items():
+            found[name] = f"{title} {getattr(spec, name)}"
+        found["layout"] = brief(short_layout(spec))
+    return found
+
+
+def told_apart(names: Sequence[str], details: Sequence[Mapping[str, str]]) -> list[str]:
+    """Each of ``names``, with those of its details in which the ones of the same name differ."""
+    found = list(names)
+    for same in grouped(range(len(names)), lambda index: names[index]):
+        for key in details[same[0]]:
+            values = [details[index].get(key, "") for index in same]
+            if len(set(values)) > 1:
+                for index, value in zip(same, values, strict=True):
+                    found[index] = ", ".join(filter(None, (found[index], value)))
     return found

@@ -3,13 +3,14 @@ every report uses.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any
 
 from benchrun.judge.checks import Check
 from benchrun.judge.conditions import conditions
 from benchrun.judge.measured import by_point
-from benchrun.judge.references import Reference, load_references
+from benchrun.judge.references import Reference
 from benchrun.judge.verdict import RunResult
 from benchrun.measure.metric import Metric
 from benchrun.measure.registry import tabled
@@ -19,8 +20,8 @@ from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, by_path, in_words
 
 from .repeats import median_of, valid_values
-from .scaling import SpeedRatio, ratios
-from .table import Table, markdown
+from .scaling import SpeedRatio
+from .table import Table
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
@@ -118,27 +119,29 @@ def identified(results: Sequence[RunResult]) -> Table:
 
 
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
-    """Fields in which each of several specifications differs, e.g. ``num_workers 4``.
+    """Fields in which each of several specifications differs, e.g. ``data.num_workers 4``.
 
-    Those in `MINOR`, and then the image, are left out if the others tell all of them
-    apart.
+    Those in `MINOR`, then the image, then what follows from others, are left out if the
+    rest tells all of them apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
     stated = [dict(by_path(spec.document())) for spec in specs]
-    names: dict[str, None] = {}
-    for each in stated:
-        names |= dict.fromkeys(name for name in each if name.partition(".")[0] not in NOT_COMPARED)
-    differing = {}
-    for name in names:
+    every = {}
+    for name in dict.fromkeys(chain(*stated)):
         if len({str(each.get(name)) for each in stated}) > 1:
-            differing[name] = name.partition(".")[2] or name
+            every[name] = name.removeprefix("training.")
+    differing = {}
+    for name, short in every.items():
+        if name.partition(".")[0] not in NOT_COMPARED:
+            differing[name] = short
     brief = {name: short for name, short in differing.items() if short not in MINOR}
-    for shown in (brief, differing, {**differing, "image": "image"}):
+    texts: list[str] = []
+    for shown in (brief, differing, {**differing, "image": "image"}, every):
         texts = [_stated(each, shown) for each in stated]
         if len(set(texts)) == len(texts):
-            return texts
-    return [_stated(each, differing) for each in stated]
+            break
+    return texts
 
 
 def _stated(spec: Mapping[str, Any], shown: Mapping[str, str]) -> str:
@@ -178,14 +181,6 @@ def ratio_cells(repeats: Sequence[RunResult]) -> list[Any]:
         sizes = {"value": median(values), "low": interval.low, "high": interval.high}
         newest = newest.model_copy(update=sizes)
     return [getattr(newest, name) for name in RATIO.values()]
-
-
-def runs_page(results: Sequence[RunResult]) -> str:
-    """The table in Markdown, and a line for each ratio of two kinds of runs."""
-    lines = map(ratio_line, ratios(results, load_references()))
-    if not results:
-        return "no runs\n"
-    return markdown(points_by_repeats(results)) + "".join(f"\n{line}\n" for line in lines)
 
 
 def ratio_line(ratio: SpeedRatio) -> str:

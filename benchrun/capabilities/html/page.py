@@ -117,7 +117,8 @@ def _names(results: Sequence[RunResult]) -> list[str]:
     """The name of each run's point."""
     points = by_point(results)
     of_run = {}
-    for point, name in zip(points, point_labels(points), strict=True):
+    labels = point_labels([point[0].spec for point in points])
+    for point, name in zip(points, labels, strict=True):
         for run in point:
             of_run[run.run_id] = name
     return [of_run[run.run_id] for run in results]

@@ -21,7 +21,6 @@ from .findings import Findings, changes_table, failures_table, nodes_table
 POINTS = (
     "point",
     "layout",
-    "with",
     "runs",
     "ratio",
     "low",

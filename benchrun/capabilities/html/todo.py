@@ -134,7 +134,8 @@ def _slow_points(found: Findings) -> Iterator[Entry]:
         for each in group:
             known |= {run.run_id for run in each.after}
     points = by_point(found.alike)
-    for name, repeats in zip(point_labels(points), points, strict=True):
+    labels = point_labels([point[0].spec for point in points])
+    for name, repeats in zip(labels, points, strict=True):
         slow = [run for run in repeats if "slow" in run.judgement]
         newest = max(repeats, key=lambda run: str(run.launched))
         if newest not in slow or newest.run_id in known:
