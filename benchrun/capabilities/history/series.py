@@ -6,7 +6,6 @@ the same cluster. Nodes, driver, image, versions, options and environment may di
 between its runs; they are what a change is explained by.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, pairwise
@@ -21,6 +20,7 @@ from benchrun.measure.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import objects, trained_with
 from benchrun.runspec.spec import TrainingSpec
+from benchrun.show.readable import point_labels
 from benchrun.show.runs import proxy, short_layout
 
 By = Literal["point", "node", "driver", "image", "version"]
@@ -96,6 +96,8 @@ class Shift(Frozen):
 class PointHistory(Frozen):
     """The runs of one point, the oldest first."""
 
+    name: str
+    """The point in words, which tell it from the other ones."""
     recipe: str
     """Name of the recipe, with what a proxy has less of."""
     framework: str
@@ -116,13 +118,13 @@ class PointHistory(Frozen):
     """The newest day beside all days before; null after a change, and for a single day."""
 
     @property
-    def name(self) -> str:
-        """The point in words."""
-        layout = re.sub(r"\b[a-z]p1 ?", "", self.layout).strip()
-        split = ""
-        if self.split is not None:
-            split = f"; {self.split}"
-        return f"{self.recipe}, {self.precision}, {self.num_gpus} x {self.gpu}, {self.framework}, {layout}{split}"
+    def slower_by(self) -> float:
+        """Percent by which its newest change, or its newest day, made it slower; 0 if neither."""
+        if self.changes:
+            return max(self.changes[-1].percent, 0.0)
+        if self.newest and self.newest.low > 0:
+            return self.newest.percent
+        return 0.0
 
     @property
     def period_of(self) -> list[int]:
@@ -146,14 +148,9 @@ class History(Frozen):
     """
 
     @property
-    def slower(self) -> bool:
-        """Whether the newest change of some point, or its newest day, made it slower."""
-        for point in self.series:
-            if point.changes and point.changes[-1].percent > 0:
-                return True
-            if point.newest and point.newest.low > 0:
-                return True
-        return False
+    def slower(self) -> list[PointHistory]:
+        """The points that became slower."""
+        return [point for point in self.series if point.slower_by]
 
 
 def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
@@ -167,14 +164,19 @@ def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
         else:
             measured.append((result.spec, run))
     measured.sort(key=lambda pair: (pair[1].launched, pair[1].run_id))
-    split = [(spec, value, run) for spec, run in measured for value in _values(run, by)]
-    groups = grouped(split, lambda row: (_point(row[0]), row[1]))
+    points = grouped(measured, lambda pair: _point(pair[0]))
+    names = point_labels([point[0][0] for point in points])
     series = []
-    for group in groups:
-        series.append(_series(group[0][0], group[0][1], [run for _, _, run in group]))
-    return History(
-        by=by, series=tuple(sorted(series, key=lambda one: one.name)), left_out=tuple(left_out)
-    )
+    for name, point in zip(names, points, strict=True):
+        parts: dict[str | None, list[HistoryRun]] = {}
+        for _, run in point:
+            for value in _values(run, by):
+                parts.setdefault(value, []).append(run)
+        for value, part in parts.items():
+            title = name if value is None else f"{name}; {value}"
+            series.append(_series(title, point[0][0], value, part))
+    series.sort(key=lambda one: (-one.slower_by, one.name))
+    return History(by=by, series=tuple(series), left_out=tuple(left_out))
 
 
 def _run(result: RunResult) -> HistoryRun | None:
@@ -249,7 +251,7 @@ def _values(run: HistoryRun, by: By) -> list[str | None]:
     return [value or f"no {by} recorded" for value in values or ("",)]
 
 
-def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHistory:
+def _series(name: str, spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHistory:
     cuts = _large(changes([run.step_time_s for run in runs]), runs)
     places = [0, *(cut.place for cut in cuts), len(runs)]
     parts = [runs[start:end] for start, end in pairwise(places)]
@@ -259,8 +261,9 @@ def _series(spec: Any, split: str | None, runs: Sequence[HistoryRun]) -> PointHi
     if before and not cuts:
         newest = shift(before, runs[len(before) :])
     return PointHistory(
+        name=name,
         recipe=proxy(spec),
-        **{name: getattr(spec, name) for name in POINT},
+        **{condition: getattr(spec, condition) for condition in POINT},
         layout=short_layout(spec),
         cluster=spec.cluster.name,
         split=split,

@@ -20,8 +20,8 @@ CONDITIONS = (
     "layout",
     "cluster",
 )
-
-
+SHOWN = 5
+"""Points that became slower which have a line of their own."""
 NOTE = """\
 Newest day: its step time against all days before; above 0 is longer. The interval is the range of
 the earlier runs, and the 2 % by which repeats differ: a point is slower where all of it lies above 0.
@@ -40,13 +40,23 @@ def history_page(history: History, form: str) -> str:
         else ("", lambda table: fitted(capitals(table), LINE, ("TOKENS/S/GPU", "FROM")))
     )
     changed = [series for series in history.series if series.changes]
-    parts = [
-        as_text(histories_table(history)),
-        *(_section(series, heading, as_text) for series in changed),
-    ]
+    parts = [*map(_slower, history.slower[:SHOWN])]
+    if more := history.slower[SHOWN:]:
+        parts.append(f"SLOWER  {len(more)} more points, which stand below\n")
+    parts.append(as_text(histories_table(history)))
+    for series in changed:
+        parts.append(_section(series, heading, as_text))
     if any(series.newest for series in history.series):
         parts.append(NOTE)
     return "\n".join(parts)
+
+
+def _slower(series: PointHistory) -> str:
+    """Line on a point that became slower, for which the exit code is 1."""
+    runs = f"its runs of {_day(series.runs[-1].launched)} against all days before"
+    if series.changes:
+        runs = f"since {_day(series.changes[-1].launched)}"
+    return f"SLOWER  {series.name}: a step takes {series.slower_by:.1f} % longer, {runs}\n"
 
 
 def _section(series: PointHistory, heading: str, as_text: Callable[[Table], str]) -> str:

@@ -79,7 +79,7 @@ def test_one_run_is_held_against_last_months_three_repeats(today: float, slower:
     assert newest is not None
     assert newest.percent == pytest.approx(100 * (today / 2 - 1))
     assert newest.low < newest.percent < newest.high
-    assert (newest.low > 0, history.slower) == (slower, slower)
+    assert (newest.low > 0, bool(history.slower)) == (slower, slower)
     assert f"{newest.percent:+.1f} % ({newest.low:+.1f} to {newest.high:+.1f})" in history_page(history, "markdown")
 
 
@@ -123,6 +123,32 @@ def test_points_are_separate_and_images_are_not() -> None:
     assert len(history_of([past(0, 2.0), past(1, 2.0, {"gbs": other.gbs})]).series) == 2
     cluster = RESULT.spec.cluster.model_copy(update={"name": "other"})
     assert len(history_of([past(0, 2.0), past(1, 2.0, {"cluster": cluster})]).series) == 2
+
+
+@pytest.mark.parametrize("field", ["gbs", "seq_length", "mbs", "cluster"])
+def test_points_with_one_name_say_in_what_they_differ(field: str) -> None:
+    value = (
+        RESULT.spec.cluster.model_copy(update={"name": "other"})
+        if field == "cluster"
+        else 2 * getattr(RESULT.spec, field)
+    )
+    history = history_of([past(0, 2.0), past(1, 2.0, {field: value})])
+    first, second = (series.name for series in history.series)
+    assert first != second
+    for name in (first, second):
+        assert f"| {name} | " in history_page(history, "markdown")
+
+
+def test_the_points_that_became_slower_stand_first_and_are_named() -> None:
+    slow = [past(day, time, {"recipe": "z"}) for day, time in ((0, 2.0), (1, 2.2))]
+    slower = [past(day, time, {"recipe": "y"}) for day, time in ((0, 2.0), (1, 2.6))]
+    history = history_of([past(0, 2.0), past(1, 2.0), *slow, *slower])
+    assert [series.recipe.split()[0] for series in history.series[:2]] == ["y", "z"]
+    lines = history_page(history, "terminal").splitlines()
+    assert [(line.split()[1][0], "30.0 %" in line) for line in lines if line.startswith("SLOWER")] == [
+        ("y", True),
+        ("z", False),
+    ]
 
 
 def test_runs_are_split_by_a_column() -> None:
