@@ -282,12 +282,11 @@ def _reported(names: Sequence[str], wanted: Wanted) -> "tuple[list[RunDir], Exit
 
 
 def _counted(data: "Sequence[RunResult]") -> str:
-    """How many runs there are, and how many with each verdict that is not well."""
-    parts = [f"{len(data)} run{'s' * (len(data) > 1)}"]
-    others = Counter(result.judgement for result in data if _code(result) is not Exit.OK)
-    for name, count in others.most_common():
+    """How many runs there are, and how many with each verdict."""
+    parts = []
+    for name, count in Counter(result.judgement for result in data).most_common():
         parts.append(f"{count} {name.replace('_', ' ')}")
-    return ", ".join(parts)
+    return f"{len(data)} run{'s' * (len(data) > 1)}: {', '.join(parts)}"
 
 
 def _check_verdicts(names: Sequence[str], *, history: bool) -> None:

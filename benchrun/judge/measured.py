@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import statistics
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from benchrun.rundir.artifacts import (
     objects,
     trained_with,
 )
-from benchrun.rundir.find import KEPT, stamp_of
+from benchrun.rundir.find import KEPT, day_of, stamp_of
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import RunSpec
 
@@ -78,7 +77,7 @@ class MeasuredRun:
     @property
     def date(self) -> str:
         """The day it was launched."""
-        return re.sub(r"(....)(..)(..).*", r"\1-\2-\3", self.launched) or "unknown"
+        return day_of(self.name)
 
     @functools.cached_property
     def steps(self) -> frozenset[tuple[float | None, ...]]:
@@ -226,7 +225,7 @@ def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
             times.append(run.metrics.step_time_s.median)
     version = framework(newest.spec.framework).release(trained_with(newest.env))
     count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
-    source, place = ("benchrun, measured", f"results/measured/{newest.name}")
+    source, place = ("own run of", f"results/measured/{newest.name}")
     if baseline is not None:
         source, place = (f"baseline {baseline}", newest.name)
     return Reference(

@@ -102,11 +102,16 @@ class Reference(Frozen):
     @property
     def cited(self) -> str:
         """Who published it, when, measured with what, and where it stands."""
-        words = [f"{self.source.who} {self.source.date}"]
-        for word in (self.key.framework_version or self.key.image, self.key.variant):
-            if word:
-                words.append(word)
-        return f"{', '.join(words)}; {self.source.where}"
+        words = [f"{self.source.who} {self.source.date}", self.release, self.key.variant]
+        return f"{', '.join(filter(None, words))}; {self.source.where}"
+
+    @property
+    def release(self) -> str | None:
+        """The framework with its version, else the image."""
+        version = self.key.framework_version
+        if version and version[0].isdigit():
+            return f"{self.key.framework} {version}"
+        return version or self.key.image
 
     @property
     def unit(self) -> str:

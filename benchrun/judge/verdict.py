@@ -14,7 +14,7 @@ from benchrun.measure.model import Metrics
 from benchrun.measure.run import RunMeasurement
 from benchrun.model import Frozen
 from benchrun.rundir.artifacts import trained_with
-from benchrun.rundir.find import launch_time
+from benchrun.rundir.find import KEPT, day_of, launch_time
 from benchrun.rundir.fingerprint import Fingerprint
 from benchrun.runspec.spec import RunSpec
 from benchrun.vocabulary import Exit
@@ -42,6 +42,7 @@ _Fields = dict[str, Any]  # fields of a Verdict
 _AGAINST_PREDICTION = re.compile(
     r"([\d.e+-]+) s a step, predicted ([\d.e+-]+) s \(([\d.e+-]+) to ([\d.e+-]+) s, from ([^)]*)\)"
 )
+PREDICTION = "prediction"
 
 
 class SpeedRatio(Frozen):
@@ -52,9 +53,19 @@ class SpeedRatio(Frozen):
     high: float | None
     """Ends of its interval; no upper one where only the mean step time is known."""
     reference: str
-    """Id of a published number or a run; ``prediction``."""
+    """Id of a published number or a run; `PREDICTION`."""
     source: str
     """Who says so, and where."""
+
+    @property
+    def against(self) -> str:
+        """What the speed is compared with, in few words."""
+        if self.reference == PREDICTION:
+            return PREDICTION
+        if self.reference.startswith(KEPT):
+            # Files of earlier versions have other words in their source.
+            return f"own run of {day_of(self.reference)}"
+        return self.source.partition(";")[0]
 
 
 class Verdict(Frozen):
@@ -225,7 +236,7 @@ def _predicted(reason: str) -> SpeedRatio | None:
 def over_prediction(step: float, median: float, low: float, high: float, source: str) -> SpeedRatio:
     """The speed of ``step``, in s, over that of a predicted one."""
     return SpeedRatio(
-        value=median / step, low=low / step, high=high / step, reference="prediction", source=source
+        value=median / step, low=low / step, high=high / step, reference=PREDICTION, source=source
     )
 
 
@@ -344,7 +355,7 @@ def _as_fast_as(
     same = choose(passing, own)
     if same is None:
         return ""
-    by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
+    by = ", ".join(filter(None, (same.release, same.key.variant)))
     with_what = f"with {by}" if by else f"in {same.source.date}"
     if "measured" in same.flags:
         return f"; it is as fast as our run of {same.source.date} ({same.key.framework}; --reference {same.id})"

@@ -35,6 +35,14 @@ def stamp_of(run_id: str) -> str:
     return stamp[0]
 
 
+def day_of(run_id: str) -> str:
+    """The day of the launch, by a run's id."""
+    stamp = stamp_of(run_id)
+    if not stamp:
+        return "unknown"
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}"
+
+
 def launch_time(run_id: str) -> datetime | None:
     """The time in a run's id; None if it has none."""
     with contextlib.suppress(ValueError):  # no stamp, or digits that are no date

@@ -164,6 +164,10 @@ class Installation(Frozen):
     """
 
 
+UNNAMED = "site"
+"""Name of the site of kept runs, whose own is taken out."""
+
+
 class Cluster(Frozen):
     """A site's profile: everything about the machine, nothing about the workload."""
 

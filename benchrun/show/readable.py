@@ -1,6 +1,7 @@
 """Points as a table for readers: what tells them apart, what was measured, the verdict."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from benchrun.judge.verdict import RunResult
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 
 from .repeats import metric_of
-from .runs import distinctions, points_by_repeats, proxy, short_layout
+from .runs import distinctions, points_by_repeats, proxy, ratio_of, short_layout, site_name
 from .table import Table
 
 READ = (
@@ -40,16 +41,17 @@ def readable(results: Sequence[RunResult]) -> Table:
     points = by_point(results)
     rows = []
     names = point_labels([point[0].spec for point in points])
-    for name, record in zip(names, points_by_repeats(results).records(), strict=True):
-        verdict = (record["verdict"].replace("_", " "), record["limits"].replace("_", " "))
+    records = points_by_repeats(results).records()
+    for name, point, record in zip(names, points, records, strict=True):
         row = [name, brief(record["layout"]) or None, *map(record.get, NAMES), record["runs"]]
         for key in SPEED:
             row.append(None if record[key] is None else f"{record[key]:.3f}")
         for key in READ:
             row.append(metric_of(key).text(record[key], "") or None)
-        row += [served(record), ": ".join(filter(None, verdict))]
-        who = (record["source"] or "").partition(";")[0]
-        rows.append([*row, record["reference"], who or None])
+        limits = record["limits"].replace("_", " ")
+        row += [served(record), ": ".join(filter(None, (judgements(point), limits)))]
+        ratio = ratio_of(point)
+        rows.append([*row, record["reference"], ratio and ratio.against])
     metrics = [metric_of(key).title or key for key in READ]
     titles = ["point", "layout", *NAMES.values(), "runs", *SPEED, *metrics, "served"]
     titles += ["verdict", "reference", "source"]
@@ -58,6 +60,14 @@ def readable(results: Sequence[RunResult]) -> Table:
         if not rows or any(row[index] is not None for row in rows):
             shown.append(index)
     return Table(titles, rows).only(shown)
+
+
+def judgements(repeats: Sequence[RunResult]) -> str:
+    """The verdict of a point; where its runs have several, how many have each."""
+    counts = Counter(result.judgement.replace("_", " ") for result in repeats)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{number} {name}" for name, number in counts.most_common())
 
 
 def served(record: Mapping[str, Any]) -> str | None:
@@ -97,7 +107,7 @@ def point_labels(specs: Sequence[RunSpec]) -> list[str]:
 
 def _sizes(spec: RunSpec) -> dict[str, str]:
     """What tells points with one name apart, in the words that are shown."""
-    found = {"cluster": f"cluster {spec.cluster.name}"}
+    found = {"cluster": f"cluster {site_name(spec)}"}
     if isinstance(spec, TrainingSpec):
         for name, title in NAMES.items():
             found[name] = f"{title} {getattr(spec, name)}"

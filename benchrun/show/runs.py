@@ -2,6 +2,7 @@
 every report uses.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import median
@@ -11,16 +12,17 @@ from benchrun.judge.checks import Check
 from benchrun.judge.conditions import conditions
 from benchrun.judge.measured import by_point
 from benchrun.judge.references import Reference
-from benchrun.judge.verdict import RunResult
+from benchrun.judge.verdict import RunResult, SpeedRatio
 from benchrun.measure.metric import Metric
 from benchrun.measure.registry import tabled
 from benchrun.measure.statistics import confidence_interval, spread_percent
 from benchrun.rundir.find import stamp_of
+from benchrun.runspec.cluster import UNNAMED
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import DEGREES, by_path, in_words
 
 from .repeats import median_of, valid_values
-from .scaling import SpeedRatio
+from .scaling import KindRatio
 from .table import Table
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
@@ -47,7 +49,15 @@ RATIO = {
 }
 """Columns of the speed over that of the reference -> fields of a verdict's ratio."""
 MINOR = frozenset(
-    {"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"}
+    {
+        "steps",
+        "min_lr",
+        "lr_warmup_steps",
+        "ceilings",
+        "breakdown",
+        "profile.trace",
+        "profiled_steps",
+    }
 )
 """Settings that do not change a step."""
 SIDES = {
@@ -121,26 +131,29 @@ def identified(results: Sequence[RunResult]) -> Table:
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """Fields in which each of several specifications differs, e.g. ``data.num_workers 4``.
 
-    Those in `MINOR`, then the image, then what follows from others, are left out if the
-    rest tells all of them apart.
+    Those in `MINOR`, the image and what follows from others are shown only where the rest
+    does not tell all of them apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
     stated = [dict(by_path(spec.document())) for spec in specs]
-    every = {}
+    shown: dict[str, str] = {}
+    minor: dict[str, str] = {}
+    follows: dict[str, str] = {}
     for name in dict.fromkeys(chain(*stated)):
         if len({str(each.get(name)) for each in stated}) > 1:
-            every[name] = name.removeprefix("training.")
-    differing = {}
-    for name, short in every.items():
-        if name.partition(".")[0] not in NOT_COMPARED:
-            differing[name] = short
-    brief = {name: short for name, short in differing.items() if short not in MINOR}
-    texts: list[str] = []
-    for shown in (brief, differing, {**differing, "image": "image"}, every):
-        texts = [_stated(each, shown) for each in stated]
-        if len(set(texts)) == len(texts):
-            break
+            short = re.sub(r"^(training|layout|env)\.", "", name)
+            where = minor if short in MINOR else shown
+            if name.partition(".")[0] in NOT_COMPARED:
+                where = follows
+            where[name] = short
+    texts = [_stated(each, shown) for each in stated]
+    follows.pop("identity.hash", None)
+    for name, short in {**minor, **follows}.items():
+        more = [_stated(each, {**shown, name: short}) for each in stated]
+        if len(set(more)) > len(set(texts)):
+            shown[name] = short
+            texts = more
     return texts
 
 
@@ -152,10 +165,10 @@ def _stated(spec: Mapping[str, Any], shown: Mapping[str, str]) -> str:
 def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
     spec = repeats[0].spec
     measured = [result.numbers for result in repeats if result.numbers]
-    labels = []
+    labels: list[str] = []
     for result in repeats:
         if result.verdict:
-            labels.append(", ".join(label.code for label in result.verdict.labels))
+            labels += [label.code for label in result.verdict.labels]
     row = [proxy(spec), *(getattr(spec, name, None) for name in STATED)]
     row += [short_layout(spec), spec.cluster.name, len(repeats)]
     for metric in columns:
@@ -165,25 +178,31 @@ def _row(repeats: Sequence[RunResult], columns: Sequence[Metric]) -> list[Any]:
 
 
 def ratio_cells(repeats: Sequence[RunResult]) -> list[Any]:
-    """The values of `RATIO` for one point: of verdicts on single runs the median and its
-    interval, as far as they have the reference of the newest.
+    """The values of `RATIO` for one point."""
+    found = ratio_of(repeats)
+    return [getattr(found, name, None) for name in RATIO.values()]
+
+
+def ratio_of(repeats: Sequence[RunResult]) -> SpeedRatio | None:
+    """The ratio of one point: of verdicts on single runs the median and its interval, as
+    far as they have the reference of the newest.
     """
     found = []
     for result in sorted(repeats, key=lambda run: stamp_of(run.run_id), reverse=True):
         if result.verdict and result.verdict.ratio:
             found.append(result.verdict.ratio)
     if not found:
-        return [None] * len(RATIO)
+        return None
     newest = found[0]
     values = [each.value for each in found if each.reference == newest.reference]
     interval = confidence_interval(values)
     if interval and len(set(values)) > 1:
         sizes = {"value": median(values), "low": interval.low, "high": interval.high}
         newest = newest.model_copy(update=sizes)
-    return [getattr(newest, name) for name in RATIO.values()]
+    return newest
 
 
-def ratio_line(ratio: SpeedRatio) -> str:
+def ratio_line(ratio: KindRatio) -> str:
     """One ratio beside the published one."""
     spec = ratio.spec
     published = ratio.published
@@ -201,6 +220,13 @@ def proxy(spec: RunSpec) -> str:
     """The recipe's name, with what a proxy has less of."""
     reduced = getattr(spec, "reduced", ())
     return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
+
+
+def site_name(spec: RunSpec) -> str:
+    """Name of the cluster, as far as a run states it."""
+    if spec.cluster.name == UNNAMED:
+        return "not stated"
+    return spec.cluster.name
 
 
 def layout_text(spec: TrainingSpec) -> str:

@@ -95,7 +95,7 @@ point of each side counts.
 
 
 @dataclass(frozen=True)
-class SpeedRatio:
+class KindRatio:
     """Speed of one kind of run over that of another, of one workload."""
 
     spec: RunSpec
@@ -106,7 +106,7 @@ class SpeedRatio:
     """Name of the ratio among the metrics."""
 
 
-def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[SpeedRatio]:
+def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[KindRatio]:
     """Every ratio of two kinds of runs that is published for some workload."""
     yield from fsdp_over_3d(results, references)
     yield from engine_ratios(results, references)
@@ -114,7 +114,7 @@ def ratios(results: Sequence[RunResult], references: Sequence[Reference]) -> Ite
 
 def fsdp_over_3d(
     results: Sequence[RunResult], references: Sequence[Reference]
-) -> Iterator[SpeedRatio]:
+) -> Iterator[KindRatio]:
     """One ratio for each workload measured with and without FSDP; the speed of a point
     is the median of its repeats.
     """
@@ -129,7 +129,7 @@ def fsdp_over_3d(
             published = None
             if not spec.reduced:
                 published = _published("fsdp_over_3d", PUBLISHED, spec, references)
-            yield SpeedRatio(spec, with_fsdp / without, published)
+            yield KindRatio(spec, with_fsdp / without, published)
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
@@ -164,7 +164,7 @@ ENGINES: Mapping[str, tuple[Engine, Engine]] = {
 
 def engine_ratios(
     results: Sequence[RunResult], references: Sequence[Reference]
-) -> Iterator[SpeedRatio]:
+) -> Iterator[KindRatio]:
     """One ratio for each post-training measured with both engines; the rest of the work
     agrees.
     """
@@ -175,7 +175,7 @@ def engine_ratios(
             fast, slow = (_fastest(run for run in runs if _engine(run) == name) for name in engines)
             if fast and slow:
                 published = _published(metric, GENERATED, runs[0].spec, references)
-                yield SpeedRatio(runs[0].spec, fast / slow, published, metric)
+                yield KindRatio(runs[0].spec, fast / slow, published, metric)
 
 
 def _engine(run: RunResult) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 from benchrun import hardware
 from benchrun.judge.rates import ErrorRates
 from benchrun.judge.uneven import slow_steps
-from benchrun.judge.verdict import RunResult, SpeedRatio, Verdict
+from benchrun.judge.verdict import PREDICTION, RunResult, SpeedRatio, Verdict
 from benchrun.measure.model import SAMPLES, Measurement, Metrics, Summary
 from benchrun.runspec.spec import RunSpec, TrainingSpec
 from benchrun.vocabulary import in_words
@@ -23,7 +23,7 @@ from .numbers import (
     result_rows,
     telemetry_rows,
 )
-from .runs import check_rows, layout_text, proxy, reference_line
+from .runs import check_rows, layout_text, proxy, reference_line, site_name
 from .table import Table, aligned, markdown, markdown_text
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
@@ -68,7 +68,8 @@ def speed_text(ratio: SpeedRatio) -> str:
     ends = f"at least {ratio.low:.3f}"
     if ratio.high is not None:
         ends = f"{ratio.low:.3f} to {ratio.high:.3f}"
-    return f"{ratio.value:.3f} of the reference's ({ends})"
+    whose = "predicted" if ratio.reference == PREDICTION else "reference's"
+    return f"{ratio.value:.3f} of the {whose} ({ends})"
 
 
 def errors_text(rates: ErrorRates) -> str:
@@ -228,7 +229,7 @@ def spec_rows(spec: RunSpec) -> Rows:
     rows = [
         ("workload", f"{proxy(spec)}, {spec.task}"),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
-        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
+        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {site_name(spec)})"),
         ("precision", spec.precision),
     ]
     if not isinstance(spec, TrainingSpec):

@@ -20,7 +20,7 @@ from benchrun.render import render
 from benchrun.rundir import artifacts
 from benchrun.rundir.artifacts import ENV, NODES, SPEC, TELEMETRY, XZ, objects, trained_with
 from benchrun.rundir.folder import RunDir, unpacked
-from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
+from benchrun.runspec.cluster import UNNAMED, Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.identity import OF_THE_SITE, workload_env, workload_image
 from benchrun.runspec.image_names import image_name, is_path
 from benchrun.runspec.spec import RunSpec
@@ -230,7 +230,7 @@ def public_spec(spec: RunSpec) -> RunSpec:
     peaks = gpu and OwnGpu(**gpu.model_dump(exclude={"arch", "source"}))
     cluster = Cluster(
         hardware=peaks,
-        name=HIDDEN.lower(),
+        name=UNNAMED,
         container=Container(runtime=spec.cluster.container.runtime),
         binding=Binding(gpus_per_numa_node=spec.cluster.binding.gpus_per_numa_node),
         env=sites,

@@ -126,7 +126,7 @@ def waterfalls(model: ReportModel) -> list[Plot]:
         run = firsts[precision]
         explained = explanation_of(evidence_of(run))
         if explained:
-            drawn.append(replace(waterfall_plot(explained), title=point_name(run)))
+            drawn.append(replace(waterfall_plot(explained), title=point_name(run.spec)))
     return drawn
 
 

@@ -38,9 +38,25 @@ def test_csv_and_json_identify_each_point(report: ReportModel) -> None:
 
 
 def test_no_two_rows_for_readers_look_the_same(report: ReportModel) -> None:
-    titles = [str(title) for title in report.readable.titles]
-    stated = [row[: titles.index("runs")] for row in report.readable.rows]
-    assert len(set(map(tuple, stated))) == len(stated)
+    names = [row[0] for row in report.readable.rows]
+    assert len(set(names)) == len(names)
+    lines = formatted(report, "markdown").splitlines()
+    assert all(any(line.startswith(f"| {name} | ") for line in lines) for name in names)
+
+
+def test_a_verdict_of_a_point_has_no_word_twice_and_says_what_it_is_against(report: ReportModel) -> None:
+    first = next(run for run in report.results if run.verdict and run.verdict.ratio and len(run.verdict.labels) > 1)
+    other = first.verdict.model_copy(update={"verdict": "not_comparable", "ratio": None})
+    expected = first.verdict.model_copy(update={"verdict": "as_expected"})
+    own = first.verdict.ratio.model_copy(update={"reference": "measured:x-20261121T185519Z-777a", "source": "any"})
+    predicted = first.verdict.ratio.model_copy(update={"reference": "prediction", "source": "published rows"})
+    for ratio, against in ((own, "own run of 2026-11-21"), (predicted, "prediction")):
+        runs = [replace(first, verdict=other), replace(first, verdict=expected.model_copy(update={"ratio": ratio}))]
+        (row,) = readable(runs).records()
+        verdicts, _, limits = row["verdict"].partition(": ")
+        assert set(verdicts.split(", ")) == {"1 not comparable", "1 as expected"}
+        assert len(set(limits.split(", "))) == len(limits.split(", ")) == len(first.verdict.labels)
+        assert row["source"] == against
 
 
 def test_a_server_has_its_speed_and_is_named_a_proxy(report: ReportModel) -> None:

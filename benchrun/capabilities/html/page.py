@@ -12,6 +12,7 @@ from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
 from benchrun.show.model import ReportModel
 from benchrun.show.readable import point_labels
+from benchrun.show.runs import site_name
 from benchrun.show.section import Section
 
 from .charts import data_of
@@ -140,7 +141,7 @@ def _head(report: ReportModel, made: datetime | None) -> str:
     days = sorted(f"{run.launched:%Y-%m-%d}" for run in results if run.launched)
     if days:
         facts["launched"] = " to ".join(dict.fromkeys((days[0], days[-1])))
-    facts["cluster"] = ", ".join(sorted({run.spec.cluster.name for run in results}))
+    facts["cluster"] = ", ".join(sorted({site_name(run.spec) for run in results}))
     facts["GPUs"] = ", ".join(sorted({run.spec.gpu for run in results}))
     facts["versions"] = ", ".join(_versions(results))
     if made:

@@ -105,8 +105,7 @@ def row(run: RunResult, name: str, number: int) -> list[str]:
         cells += ["", "", "", escape(why[:LONGEST] + "..." * (len(why) > LONGEST))]
     else:
         ends = f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.high else f"{ratio.low:.3f} or more"
-        who = ratio.source.partition(";")[0].partition(",")[0]
-        cells += [ratio_svg(ratio), f"{ratio.value:.3f}", ends, escape(who)]
+        cells += [ratio_svg(ratio), f"{ratio.value:.3f}", ends, escape(ratio.against)]
     values: Mapping[str, Any] = run.numbers.metrics if run.numbers else {}
     for key in READ[:4]:
         cells.append(metric_of(key).text(values.get(key), ""))

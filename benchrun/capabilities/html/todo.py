@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
 from benchrun.show.readable import point_labels
-from benchrun.show.runs import RATIO, ratio_cells
+from benchrun.show.runs import ratio_of
 
 from .findings import Changed, Findings
 from .parts import escape
@@ -140,12 +140,12 @@ def _slow_points(found: Findings) -> Iterator[Entry]:
         newest = max(repeats, key=lambda run: str(run.launched))
         if newest not in slow or newest.run_id in known:
             continue
-        ratio = dict(zip(RATIO, ratio_cells(slow), strict=True))
-        if not ratio["ratio"]:
+        ratio = ratio_of(slow)
+        if ratio is None:
             continue
-        who = ratio["source"].partition(";")[0]
         text = (
-            f"Explain why {name} runs at {ratio['ratio']:.2f} of the speed of its reference ({who})"
+            f"Explain why {name} runs at {ratio.value:.2f} of the speed of its reference "
+            f"({ratio.against})"
         )
-        hours = sum(map(_gpu_hours, slow)) * max(1 - ratio["ratio"], 0)
+        hours = sum(map(_gpu_hours, slow)) * max(1 - ratio.value, 0)
         yield Entry(text, "runs", f"benchrun explain {newest.run_id}", hours)
