@@ -304,7 +304,7 @@ def _alike(spec: TrainingSpec, row: Values) -> bool:
     return int(row["num_gpus"]) == spec.num_gpus or scaled
 
 
-def _named(row: Values, point: Point) -> bool:
+def named(row: Values, point: Point) -> bool:
     """Whether the source of a point names the commit of a configuration, or the release."""
     source = point.group.source or ""
     first, last = _releases(row["release"]), _releases(source)
@@ -336,7 +336,7 @@ def matches(recipe: str) -> Iterator[Match | Point]:
     for point, spec in points(recipe):
         alike = [row for row in of_model if _alike(spec, row)]
         own = [row for row in alike if row["framework"] == spec.framework]
-        others = [row for row in alike if _named(row, point) and point.group.source]
+        others = [row for row in alike if named(row, point) and point.group.source]
         found = nearest(point, spec, own or others)
         if found is None or spec.framework == "nemo2":
             printed = [*pages(spec)]
@@ -351,7 +351,7 @@ def matches(recipe: str) -> Iterator[Match | Point]:
 
 
 def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match | None:
-    """The candidate that is most like a point."""
+    """The candidate that is most like a point, of the release that its source names."""
     best = None
     images = {tag for row in candidates for tag in row["variant"].partition(", image ")[2].split()}
     measured = max(images & _images(spec.recipe, spec.gpu, spec.framework), default="")
@@ -361,17 +361,12 @@ def nearest(point: Point, spec: TrainingSpec, candidates: list[Values]) -> Match
         layout = sum(each.key in LAYOUT for each in found)
         release = [*ORDER, row["release"]].index(row["release"])
         scaled = row["num_gpus"] != str(point.num_gpus)
-        named = _named(row, point)
-        chosen = (scaled, not named, release)
+        chosen = (scaled, release)
         if spec.framework == "nemo2":  # of a range of releases that of the newest number counts, or the last
             last = _releases(row["release"])[-1:]
-            chosen = (
-                not named,
-                measured not in row["variant"].split(),
-                scaled,
-                [[-part for part in each] for each in last],
-            )
-        rank = (layout, *chosen, len(found))
+            newest = [[-part for part in each] for each in last]
+            chosen = (measured not in row["variant"].split(), scaled, newest)
+        rank = (not named(row, point), layout, *chosen, len(found))
         if best is None or rank < best[0]:
             best = (rank, Match(point, spec, row, found))
     return best[1] if best else None

@@ -34,6 +34,7 @@ from comparison import (  # noqa: E402
     differences,
     extract,
     matches,
+    named,
     recipes,
     rendered,
 )
@@ -203,6 +204,8 @@ def test_every_point_that_names_a_source_is_compared_with_it() -> None:
     published = [match for match in found if isinstance(match, Match)]
     assert len(published) >= 1030
     assert sum(not match.differences for match in published) >= 940
+    sourced = [match for match in published if match.point.group.source and match.row["framework"] == FRAMEWORK]
+    assert [match for match in sourced if not named(match.row, match.point)] == []
     sources = {match.group.source for match in found if not isinstance(match, Match)} - {None}
     assert {(source or "").split()[0] for source in sources} == {
         *("NVIDIA/NeMo-Framework-Launcher", "MLPerf", "NVIDIA", "togethercomputer/together-dgxc-benchmarking")
