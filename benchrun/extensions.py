@@ -73,7 +73,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
     # vLLM's reader takes what has its keys, so it comes last.
     "documents": {
         "sglang": f"{_SERVING}.dialects.sglang:document",
-        "sglang-batch": f"{_SERVING}.dialects.sglang:one_batch",
         "genai-perf": f"{_SERVING}.dialects.genai_perf:document",
         "trtllm": f"{_SERVING}.dialects.trtllm:document",
         "vllm": f"{_SERVING}.dialects.vllm:document",

@@ -293,13 +293,6 @@ def test_genai_perfs_inter_token_latency_is_the_time_per_output_token(tmp_path: 
         assert "mean_itl_ms" not in summary.results
 
 
-def test_one_batch_without_a_server(tmp_path: Path) -> None:
-    line = {"run_name": "a", "batch_size": 16, "input_len": 256, "output_len": 32, "prefill_latency": 0.04}
-    line |= {"median_decode_latency": 0.005, "median_decode_throughput": 3000.0, "total_latency": 0.2}
-    summary = read(tmp_path, json.dumps(line | {"overall_throughput": 23040.0}) + "\n", "one.jsonl")
-    assert (summary.results["mean_ttft_ms"], summary.results["median_tpot_ms"]) == (40, 5)
-
-
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

@@ -1,5 +1,4 @@
-"""SGLang's client ``sglang.bench_serving``, its JSON lines, and ``bench_one_batch``,
-which has no server.
+"""SGLang's client ``sglang.bench_serving`` and its JSON lines.
 
 The lines of a file may be of many runs: the client appends one to it each time. A rate
 without a limit is a bare ``Infinity``. There is no line about failed requests: their
@@ -67,27 +66,4 @@ def document(entry: Document) -> Served | None:
     arguments = entry.get("server_info") or {}
     if isinstance(arguments, dict) and isinstance(arguments.get("tp_size"), int):
         served.facts.tp = arguments["tp_size"]
-    return served
-
-
-def one_batch(entry: Document) -> Served | None:
-    """A line of ``bench_one_batch``: one static batch, without a server."""
-    needed = {"prefill_latency", "median_decode_latency", "overall_throughput", "batch_size"}
-    if not needed <= entry.keys():
-        return None
-    places = {
-        "concurrency": "batch_size",
-        "input_tokens": "input_len",
-        "output_tokens": "output_len",
-    }
-    stated = {}
-    for name, key in places.items():
-        if entry.get(key) is not None:
-            stated[name] = entry[key]
-    served = Served(Sglang.name, settings=stated | {"backend": "one batch"})
-    served.put("mean_ttft_ms", entry["prefill_latency"], 1000)
-    served.put("median_tpot_ms", entry["median_decode_latency"], 1000)
-    served.put("duration_s", entry.get("total_latency"))
-    served.put("total_tokens_per_s", entry["overall_throughput"])
-    served.put("decode_tokens_per_s", entry.get("median_decode_throughput"))
     return served
