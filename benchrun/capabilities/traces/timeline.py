@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .events import RankTrace
-from .intervals import Intervals
+from .intervals import Intervals, union_of
 from .kernels import Classified, classified
 from .window import TraceWindow
 
@@ -90,11 +90,6 @@ def _kinds(classes: Classified) -> Iterator[Intervals]:
     yield classes.of("matmul")
     yield classes.of("attention")
     yield communication
-    kernels = _both(classes.compute, communication)
     yield classes.compute
-    yield kernels
-    yield _both(kernels, classes.copies)
-
-
-def _both(one: Intervals, other: Intervals) -> Intervals:
-    return Intervals(np.concatenate([one.start, other.start]), np.concatenate([one.end, other.end]))
+    yield union_of(classes.compute, communication)
+    yield union_of(classes.compute, communication, classes.copies)
