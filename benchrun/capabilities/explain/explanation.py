@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from benchrun.judge.difference import NOTICEABLE, ratio_interval
+from benchrun.judge.difference import ratio_interval
 
 from .advice import advised, fault
 from .buckets import buckets
@@ -33,6 +33,8 @@ TIMERS = (
     "timers in the log would separate the loader, the exchange of gradients and computing, and by rank name a slow "
     "one (Megatron: --timing-log-level 2 --timing-log-option all)"
 )
+OF_MACHINE: tuple[Name, ...] = ("clocks", "power", "comm_bandwidth")
+"""Causes whose cure is known whatever else changed."""
 SHOWN_SHARE = 0.005
 """Smallest cause that is shown, as a share of the step."""
 
@@ -45,21 +47,23 @@ def explain(
     """
     parts = waterfall(run)
     faulty = list(faults(run, parts, buckets(run)))
-    causes = [*faulty, *_without(faulty, choices(run, parts))]
+    causes = _once([*faulty, *_without(faulty, choices(run, parts))], run.step_s)
     lacking = list(missing(run))
-    if other is not None:
-        equal = _not_slower(run, other)
-        if equal is None:
-            causes += slower_parts(*alike(run, other))
+    if against and other:
+        if against.longer:
+            causes = _with_longer(causes, slower_parts(*alike(run, other)))
         else:
-            lacking.append(equal)
+            lacking.append(_not_slower(against))
     if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
         # No setting cures it, so that it comes after all that one does.
-        causes += at_limit(parts)
+        known = {cause.cause for cause in causes}
+        causes += [cause for cause in at_limit(parts) if cause.cause not in known]
     spec = None
     if not run.log_alone:
         spec = run.spec
-    ranked = [advised(cause, spec, run.times) for cause in _ranked(causes, run.step_s)]
+    ranked = []
+    for cause in _ordered(causes, run.step_s):
+        ranked.append(advised(_rounded(cause, run.step_s), spec, run.times))
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
@@ -103,27 +107,49 @@ def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
         if cost.cause.startswith("exposed_"):
             less = min(slow, cost.seconds)
             slow -= less
-            left = 1 - less / cost.seconds
-            saved = cost.saving_s and of_share(cost.saving_s, left, left, cost.seconds)
-            cost = cost.model_copy(update={"seconds": cost.seconds - less, "saving_s": saved})
+            cost = _less(cost, less)
         yield cost
 
 
-def _not_slower(run: Evidence, other: Evidence) -> str | None:
-    """Evidence that ``run`` is not clearly slower than ``other``, for as many tokens on
-    a GPU; None if it is slower.
+def _less(cause: Cause, seconds: float) -> Cause:
+    """The cause without ``seconds`` that another one has."""
+    left = 1 - min(seconds / cause.seconds, 1.0)
+    saved = cause.saving_s and of_share(cause.saving_s, left, left, cause.seconds)
+    return cause.model_copy(update={"seconds": left * cause.seconds, "saving_s": saved})
+
+
+def _with_longer(causes: Sequence[Cause], longer: Iterable[Cause]) -> list[Cause]:
+    """The causes, and for each part that takes longer than in another run a fault; what a
+    choice of the same name costs is less by it.
     """
-    own_tokens = run.spec.tokens_per_step / run.spec.num_gpus
-    other_tokens = other.spec.tokens_per_step / other.spec.num_gpus
-    times = run.times * other_tokens / own_tokens
-    interval, _ = ratio_interval(other.times, times)
-    ratio = float(np.median(times) / np.median(other.times))
-    if interval is not None and interval.low > 1 and ratio >= 1 + NOTICEABLE:
-        return None
+    found = list(causes)
+    for each in longer:
+        same = [cause for cause in found if cause.cause == each.cause]
+        if any(cause.kind == "fault" for cause in same):
+            continue
+        found = [cause for cause in found if cause not in same]
+        found += [each, *(_less(cause, each.seconds) for cause in same)]
+    return found
+
+
+def beside(run: Evidence, other: Evidence) -> Against:
+    """``run`` beside another one: the medians of their steps, for as many tokens on a GPU."""
+    tokens = run.spec.tokens_per_step / run.spec.num_gpus
+    scale = tokens * other.spec.num_gpus / other.spec.tokens_per_step
+    interval, _ = ratio_interval(scale * other.times, run.times)
+    step_s = scale * float(np.median(other.times))
+    ratio = float(np.median(run.times)) / step_s
+    return Against(name=other.name, step_time_s=step_s, ratio=ratio, interval=interval)
+
+
+def _not_slower(against: Against) -> str:
     within = "no interval"
-    if interval:
-        within = f"interval {interval.low:.3f} to {interval.high:.3f}"
-    return f"not clearly slower than {other.name} (ratio {ratio:.3f}, {within}): no part that is longer here is a fault"
+    if against.interval:
+        within = f"interval {against.interval.low:.3f} to {against.interval.high:.3f}"
+    return (
+        f"not clearly slower than {against.name} (ratio {against.ratio:.3f}, {within}): "
+        "no part that is longer here is a fault"
+    )
 
 
 def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
@@ -141,9 +167,12 @@ def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
         if lost <= 0:
             continue
         cause = fault(name, lost, f"{seconds:.3g} s of a step, {less:.3g} s in {other.name}")
+        advice = ""
         if offloads and name == "memory_bound":
-            cause = cause.model_copy(update={"advice": OFFLOADED})
-        yield cause
+            advice = OFFLOADED
+        elif name not in OF_MACHINE:
+            advice = f"benchrun diff {other.name} {run.name} shows what changed"
+        yield cause.model_copy(update={"advice": advice})
 
 
 def _by_cause(parts: list[Part]) -> dict[Name, float]:
@@ -154,21 +183,27 @@ def _by_cause(parts: list[Part]) -> dict[Name, float]:
     return sums
 
 
-def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
-    """Large faults first, then by seconds; of causes of one name and rank the first in
-    this order, and none of all ranks behind that of one.
+def _once(causes: Sequence[Cause], step_s: float) -> list[Cause]:
+    """Of causes of one name and rank the first in their order, and none of all ranks behind
+    that of one.
     """
+    found: dict[tuple[Name, int | None], Cause] = {}
+    for cause in _ordered(causes, step_s):
+        of_one = cause.rank is None and cause.cause in {name for name, _ in found}
+        if not of_one:
+            found.setdefault((cause.cause, cause.rank), cause)
+    return list(found.values())
+
+
+def _ordered(causes: Sequence[Cause], step_s: float) -> list[Cause]:
+    """Large faults first, then by seconds; without those that are too small to show."""
 
     def order(cause: Cause) -> tuple[bool, float, bool]:
         faulty = cause.kind == "fault"
         return not (faulty and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds, not faulty
 
-    ranked: dict[tuple[Name, int | None], Cause] = {}
-    for cause in sorted(causes, key=order):
-        of_one = cause.rank is None and cause.cause in {name for name, _ in ranked}
-        if cause.seconds >= SHOWN_SHARE * step_s and not of_one:
-            ranked.setdefault((cause.cause, cause.rank), cause)
-    return [_rounded(cause, step_s) for cause in ranked.values()]
+    shown = [cause for cause in causes if cause.seconds >= SHOWN_SHARE * step_s]
+    return sorted(shown, key=order)
 
 
 def _rounded(cause: Cause, step_s: float) -> Cause:

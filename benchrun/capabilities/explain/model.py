@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from benchrun.judge.difference import NOTICEABLE
+from benchrun.measure.statistics import Interval
 from benchrun.model import Frozen
 from benchrun.vocabulary import Exit
 
@@ -97,9 +99,16 @@ class Against(Frozen):
     name: str
     """A run, or the id of a published number."""
     step_time_s: float
-    """Its step, for this run's number of tokens on a GPU."""
+    """Its median step, for this run's number of tokens on a GPU."""
     ratio: float
-    """This run's step over that one's."""
+    """This run's median step over that one's, as `diff` has it."""
+    interval: Interval | None = None
+    """Interval of the ratio; null for a published number and for a single step."""
+
+    @property
+    def longer(self) -> bool:
+        """Whether this run's step is clearly longer, as `diff` judges it."""
+        return self.interval is not None and self.interval.low > 1 and self.ratio >= 1 + NOTICEABLE
 
 
 class Stretch(Frozen):
@@ -138,9 +147,11 @@ class Explanation(Frozen):
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW with a fault that costs `FAULT_SHARE` of the step and more; smaller ones
-        are usual.
+        """SLOW with a fault that costs `FAULT_SHARE` of the step and more, smaller ones are
+        usual; or if the step is clearly longer by as much than that of the other run.
         """
+        if self.against and self.against.longer and self.against.ratio >= 1 + FAULT_SHARE:
+            return Exit.SLOW
         least = FAULT_SHARE * self.step_time_s
         faulty = any(cause.kind == "fault" and cause.seconds >= least for cause in self.causes)
         if faulty:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchrun import kept
 from benchrun.capabilities.explain.course import course_of
 from benchrun.capabilities.explain.evidence import Evidence
@@ -32,7 +34,7 @@ from benchrun.usecases.measurement import measure_run, read_log, rows_of, summar
 from benchrun.usecases.settings import NOTHING
 from benchrun.vocabulary import NO_WORK, by_path
 
-from .explanation import explain
+from .explanation import beside, explain
 from .foreign import foreign_trace, without_foreign
 from .log_evidence import (
     earlier_of,
@@ -98,10 +100,7 @@ def explain_run(
     if own.spec.step_identity() != other.spec.step_identity():
         notes.append(f"{other.name} has other settings, which benchrun diff shows")
     own = replace(own, notes=(*own.notes, *notes))
-    tokens = other.spec.tokens_per_step / other.spec.num_gpus
-    step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
-    beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
-    return explain(own, beside, other if _same_work(own.spec, other.spec) else None)
+    return explain(own, beside(own, other), other if _same_work(own.spec, other.spec) else None)
 
 
 def differ(names: Sequence[str]) -> list[Difference]:
@@ -303,7 +302,8 @@ def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
         raise UserError(f"{reference.id} is of other work: {'; '.join(other)}", hint=hint)
     if reference.tokens_per_s_per_gpu:
         step = own.spec.tokens_per_step / own.spec.num_gpus / reference.tokens_per_s_per_gpu
-        return Against(name=reference.id, step_time_s=step, ratio=own.step_s / step)
+        ratio = float(np.median(own.times)) / step
+        return Against(name=reference.id, step_time_s=step, ratio=ratio)
     metric = METRICS[reference.metric]
     measurement = measure_run(run)
     value = None
@@ -317,4 +317,5 @@ def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     ratio = reference.value / value
     if reference.better == "lower":
         ratio = value / reference.value
-    return Against(name=reference.id, step_time_s=own.step_s / ratio, ratio=ratio)
+    step = float(np.median(own.times)) / ratio
+    return Against(name=reference.id, step_time_s=step, ratio=ratio)

@@ -66,7 +66,8 @@ def explain(
     For a LOG alone, of any framework, finished or not, the options add what the log does
     not state; its own timers, reports on ranks and NCCL's lines are used. Where the speed
     changes, the run is split and each part explained. Exit code 1: there is a fault of 3 %
-    of the step or more. Exit code 4: no step was measured, or the log has a fatal problem.
+    of the step or more, or the step is clearly longer by as much than that of the other
+    run. Exit code 4: no step was measured, or the log has a fatal problem.
 
     For a run that hung it says which ranks the others wait for, in which collective of
     which group, and whether the host or the device is the cause; with --dumps for any

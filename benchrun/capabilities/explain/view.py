@@ -8,7 +8,7 @@ from benchrun.judge.difference import Difference
 from benchrun.show.table import Table, markdown, plain
 
 from .hung import Hung
-from .model import FAULT_SHARE, UNSEPARATED, Cause, Explanation, Stretch
+from .model import FAULT_SHARE, UNSEPARATED, Against, Cause, Explanation, Stretch
 
 BAR = 24
 """Characters of the whole step."""
@@ -43,7 +43,10 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
     yield f"{title}{result.run}: {result.step_time_s:.4g} s a step; {_headline(result)}\n"
     if result.against:
         other = result.against
-        yield f"{other.ratio:.3f} times the step of {other.name}, which would take {other.step_time_s:.4g} s\n"
+        yield (
+            f"{other.ratio:.3f} times the step of {other.name}, which would take "
+            f"{other.step_time_s:.4g} s: medians{interval_text(other)}; {1 / other.ratio:.3f} of its speed\n"
+        )
     step_s = result.step_time_s
     until = 0.0
     rows = []
@@ -77,9 +80,13 @@ def _headline(result: Explanation) -> str:
     if not beyond_least and len(parts) > 1:
         largest = max(parts, key=lambda part: part.seconds)
         return f"{_percent(largest.seconds / step_s)} % of it are {largest.part}"
-    for first in result.causes[:1]:
-        if first.kind == "fault" and first.seconds >= FAULT_SHARE * step_s:
-            return f"the largest fault: {_where(first)}, {_percent(first.seconds / step_s)} %"
+    faults = [cause for cause in result.causes if cause.kind == "fault"]
+    if result.against and result.against.longer and faults:
+        largest_fault = f"{_where(faults[0])}, {faults[0].evidence}"
+        return f"slower than {result.against.name}; the largest difference: {largest_fault}"
+    if faults and faults[0].seconds >= FAULT_SHARE * step_s:
+        share = _percent(faults[0].seconds / step_s)
+        return f"the largest fault: {_where(faults[0])}, {share} %"
     unknown = sum(part.seconds for part in parts if part.part.startswith(UNSEPARATED))
     if unknown >= MOST * step_s:
         return f"{_percent(unknown / step_s)} % of it are not separated, because nothing shows its kernels"
@@ -146,7 +153,7 @@ def difference_text(result: Difference) -> str:
     return "\n".join(parts)
 
 
-def interval_text(result: Difference) -> str:
+def interval_text(result: Difference | Against) -> str:
     """The interval of the ratio after a comma; empty if it has none."""
     interval = result.interval
     if interval is None:
@@ -157,7 +164,7 @@ def interval_text(result: Difference) -> str:
 def _basis(result: Difference) -> Iterator[str]:
     """Lines on the steps, the interval and the answer behind the ratio."""
     a, b = result.step_time_s
-    yield f"step time   {a:.4g} s and {b:.4g} s, medians"
+    yield f"step time   {a:.4g} s and {b:.4g} s, medians; b has {1 / result.ratio:.3f} of a's speed"
     if result.scale != 1:
         times = f"{1 / result.scale:.4g} times the tokens"
         yield f"per token   in a step of b a GPU has {times}: its parts below are scaled, and its step in the ratio"

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from known import DENSE, TENSOR
 
-from benchrun import paths
+from benchrun import api, paths
 from benchrun.capabilities.explain import advice
 from benchrun.capabilities.explain.model import Name
 from benchrun.capabilities.explain.usecase import WORK
@@ -89,14 +89,25 @@ def test_a_page_is_markdown() -> None:
 
 
 def test_another_run_of_the_same_work_shows_what_is_slower() -> None:
-    found = document(
-        "explain",
-        paths.MEASURED / "llama3.1-8b-a80da28f-20261122T062928Z-54a1",
-        "--against",
-        paths.MEASURED / "llama3.1-8b-94223d62-20261121T183753Z-99bb",
-    )
-    assert found["against"]["ratio"] == pytest.approx(found["step_time_s"] / found["against"]["step_time_s"])
+    names = ("llama3.1-8b-94223d62-20261121T183753Z-99bb", "llama3.1-8b-a80da28f-20261122T062928Z-54a1")
+    before, after = (paths.MEASURED / name for name in names)
+    found = document("explain", after, "--against", before)
+    assert found["against"]["ratio"] == document("diff", before, after)["ratio"]
     assert [cause for cause in found["causes"] if cause["kind"] == "fault"]
+
+
+def test_a_slow_run_says_what_takes_longer_than_in_its_reference_and_ends_with_1() -> None:
+    """Its largest part is a choice, of which only a part is longer than in the reference."""
+    name, reference = "nemotron4-15b-994f1438-20261122T062928Z-67ff", "nemotron4-15b-45f862d1-20261121T185519Z-777a"
+    code, text, _ = call("explain", paths.MEASURED / name)
+    head = text.splitlines()[0]
+    assert (code, "no fault" in head) == (1, False)
+    assert head.endswith(f"exposed_dp, 0.133 s of a step, 0.0854 s in {reference}")
+    found = json.loads(call("explain", paths.MEASURED / name, "--json")[1])
+    costs = {cause["kind"]: cause for cause in found["causes"][:2]}
+    assert {cause["cause"] for cause in costs.values()} == {"exposed_dp"}
+    assert sum(cause["seconds"] for cause in costs.values()) == pytest.approx(0.1333, abs=1e-4)
+    assert reference in costs["fault"]["advice"]
 
 
 @pytest.mark.parametrize("metric", ["tokens_per_s_per_gpu", "step_time_s"])
@@ -109,7 +120,7 @@ def test_a_published_number_is_a_step_of_this_run(metric: str) -> None:
         if entry.metric == metric and entry.tokens_per_s_per_gpu and same_work(run.spec, entry)
     )
     against = document("explain", str(run.folder), "--against", entry.id)["against"]
-    own = document("explain", str(run.folder))["step_time_s"]
+    own = api.measure_run(api.open_run(str(run.folder))).metrics.step_time_s.median
     rate = run.spec.tokens_per_step / run.spec.num_gpus / own
     assert against["name"] == entry.id
     assert against["ratio"] == pytest.approx(entry.tokens_per_s_per_gpu / rate)
