@@ -22,6 +22,7 @@ from benchrun.rundir.artifacts import objects, trained_with
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.show.readable import point_labels
 from benchrun.show.runs import proxy, short_layout
+from benchrun.vocabulary import by_path
 
 By = Literal["point", "node", "driver", "image", "version"]
 """The column that separates the runs of a point into series; ``point``: none."""
@@ -31,6 +32,7 @@ MOST = 0.8
 """A value belongs to one side of a change if its share of the runs differs by this
 much.
 """
+CLOCK = "clock (MHz)"
 POINT = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 
 
@@ -43,6 +45,8 @@ class HistoryRun(Frozen):
     """Median of its measured steps."""
     tokens_per_s_per_gpu: float | None
     verdict: str
+    clock_mhz: float | None = None
+    """Median clock of its GPUs."""
     facts: dict[str, tuple[str, ...]]
     """Node, driver, image, version, options, environment, gpu, kernel, benchrun: the
     values that are recorded.
@@ -199,6 +203,7 @@ def _run(result: RunResult) -> HistoryRun | None:
         step_time_s=time,
         tokens_per_s_per_gpu=numbers.metrics["tokens_per_s_per_gpu"],
         verdict=result.judgement,
+        clock_mhz=numbers.telemetry.sm_clock_mhz if numbers.telemetry else None,
         facts={
             column: tuple(dict.fromkeys(filter(None, values)))
             for column, values in _facts(spec, result.environment)
@@ -214,9 +219,10 @@ def _facts(spec: TrainingSpec, environment: Mapping[str, Any]) -> Iterator[tuple
     yield "driver", [str(node.get("driver") or "") for node in nodes]
     yield "image", [own.image or ""]
     yield "version", [f"{name} {version}" for name, version in trained_with(environment).items()]
-    options = list(own.options or ())
-    if own.fp8_recipe:
-        options.append(f"fp8_recipe={own.fp8_recipe}")
+    options = []
+    for part in ("training", "data"):
+        for name, value in by_path(getattr(spec, part).model_dump(exclude_defaults=True)):
+            options.append(f"{part}.{name}={value}")
     yield "options", options
     variables = {**spec.env, **spec.cluster.env}
     yield "environment", [f"{name}={value}" for name, value in variables.items()]
@@ -327,7 +333,16 @@ def _change(cut: Cut, before: Sequence[HistoryRun], after: Sequence[HistoryRun])
 
 
 def changed_between(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -> Iterator[Changed]:
-    """The columns with values that most runs of one side have and few of the other."""
+    """The columns with values that most runs of one side have and few of the other, and the
+    clock of the GPUs if it differs noticeably.
+    """
+    clocks = []
+    for side in (before, after):
+        known = [run.clock_mhz for run in side if run.clock_mhz]
+        clocks.append(median(known) if known else 0.0)
+    if all(clocks) and abs(clocks[1] / clocks[0] - 1) >= NOTICEABLE:
+        first, second = (f"{clock:.0f}" for clock in clocks)
+        yield Changed(column=CLOCK, before=(first,), after=(second,))
     for column in before[0].facts:
         one = _shares(run.facts[column] for run in before)
         other = _shares(run.facts[column] for run in after)

@@ -125,7 +125,9 @@ def change_sentence(change: Change) -> str:
 
 def changed_text(one: Changed) -> str:
     """A column with its values on the two sides of a change."""
-    return f"{one.column} {_values(one.before)} -> {_values(one.after)}"
+    nothing = "the defaults" if one.column == "options" else "none"
+    before, after = (", ".join(values) or nothing for values in (one.before, one.after))
+    return f"{one.column} {before} -> {after}"
 
 
 def history_runs_table(history: History) -> Table:
@@ -153,7 +155,3 @@ def history_runs_table(history: History) -> Table:
 
 def _day(time: datetime) -> str:
     return time.strftime("%Y-%m-%d")
-
-
-def _values(values: tuple[str, ...]) -> str:
-    return ", ".join(values) or "none"

@@ -14,6 +14,7 @@ from statistics import median
 
 from benchrun.capabilities.explain.model import Explanation
 from benchrun.capabilities.history.series import (
+    CLOCK,
     HistoryRun,
     PointHistory,
     Shift,
@@ -77,6 +78,10 @@ class Changed:
     size: Shift
     with_it: str
     """What changed with it; empty if nothing did that is recorded."""
+    shared: str
+    """That without the clock, which is another one in each point."""
+    gpu_hours: float
+    """GPU-hours that the runs after it took longer; below 0 where they became faster."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ def findings(
     healthy = _healthy(results, slow)
     found: list[Changed] = []
     if history:
-        found = changes_of(history_of(healthy).series)
+        found = changes_of(history_of(healthy).series, healthy)
     failed = _failures(results, blaming)
     same = alike(healthy)
     return Findings(results, blaming, speeds, slow, healthy, same, failed, found)
@@ -268,7 +273,7 @@ def nodes_table(found: Findings) -> Table:
 
 
 def _failures(results: Sequence[RunResult], blaming: Mapping[str, Sequence[str]]) -> list[Failure]:
-    """The failed runs by what went wrong, the most frequent first."""
+    """The failed runs by what went wrong, the costliest first, then the most frequent."""
     by_name: dict[str, list[RunResult]] = {}
     for run in sorted(results, key=lambda run: str(run.launched)):
         if name := _failure_of(run):
@@ -277,7 +282,7 @@ def _failures(results: Sequence[RunResult], blaming: Mapping[str, Sequence[str]]
     for name, runs in by_name.items():
         hosts = [host for run in runs for host in blaming[run.run_id]]
         found.append(Failure(name, runs, sorted(set(hosts))))
-    return sorted(found, key=lambda each: -len(each.runs))
+    return sorted(found, key=lambda each: (-sum(map(gpu_hours_of, each.runs)), -len(each.runs)))
 
 
 def _failure_of(run: RunResult) -> str | None:
@@ -307,19 +312,36 @@ def failures_table(found: Findings) -> Table:
     return Table(titles, rows)
 
 
-def changes_of(series: Sequence[PointHistory]) -> list[Changed]:
-    """The changes of each point, the largest first; of a point whose runs are too few to
-    show one, its newest day where it differs from all days before.
+def gpu_hours_of(run: RunResult) -> float:
+    """The GPU-hours of the steps in the log of ``run``."""
+    metrics = run.metrics
+    if metrics is None or metrics.step_time_s is None:
+        return 0.0
+    return metrics.num_steps * metrics.step_time_s.median * run.spec.num_gpus / 3600
+
+
+def hours_longer(runs: Sequence[RunResult], percent: float) -> float:
+    """The GPU-hours that ``runs`` took because their steps are longer by ``percent``."""
+    return sum(map(gpu_hours_of, runs)) * percent / (100 + percent)
+
+
+def changes_of(series: Sequence[PointHistory], results: Sequence[RunResult]) -> list[Changed]:
+    """The changes of each point, the costliest first and the faster ones last; of a point
+    whose runs are too few to show one, its newest day where it differs from all days before.
     """
+    runs = {run.run_id: run for run in results}
     found = []
     for point in series:
         for before, after in pairwise(_periods(point)):
             size = shift(before, after)
             if size.low < 0 < size.high and not point.changes:
                 continue
-            with_it = "; ".join(map(changed_text, changed_between(before, after)))
-            found.append(Changed(point, before, after, size, with_it))
-    return sorted(found, key=lambda each: -abs(each.size.percent))
+            facts = list(changed_between(before, after))
+            with_it = "; ".join(map(changed_text, facts))
+            shared = "; ".join(changed_text(one) for one in facts if one.column != CLOCK)
+            hours = hours_longer([runs[run.run_id] for run in after], size.percent)
+            found.append(Changed(point, before, after, size, with_it, shared, hours))
+    return sorted(found, key=lambda each: -each.gpu_hours)
 
 
 def changes_table(found: Sequence[Changed]) -> Table:

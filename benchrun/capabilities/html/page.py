@@ -17,7 +17,7 @@ from benchrun.show.section import Section
 
 from .charts import data_of
 from .findings import findings
-from .parts import HERE, document, escape, kind_of, section_html, table_html, verdict_html
+from .parts import HERE, document, escape, kind_of, on_paper, section_html, table_html, verdict_html
 from .run import TITLES, axis_svg, evidence_of, explanation_of, row, section
 from .sections import sections, summary
 from .todo import todo, todo_html
@@ -167,7 +167,7 @@ def _runs(report: ReportModel, names: Sequence[str], order: Sequence[int]) -> It
     """The table of all runs; a column in which no run has anything is left out."""
     yield '<section id="runs"><h2>Runs</h2><p>Speed: a dot is the speed over that of the reference, '
     yield "with its interval; 1 is as fast as the reference, and more is faster. "
-    yield 'The slowest stand first.<span class="onpaper"> On paper: the first 4.</span></p>'
+    yield f"The slowest stand first.{on_paper('runs', len(order))}</p>"
     rows = [row(report.results[index], names[index], index) for index in order]
     shown = []
     for column in range(len(TITLES)):

@@ -16,6 +16,8 @@ from .style import SCHEMES
 escape = partial(escaped, quote=False)
 """Text of a page; quotes stay, because no attribute has such text."""
 HERE = Path(__file__).parent
+ON_PAPER = {"points": 4, "nodes": 3, "failures": 3, "changes": 3, "runs": 4}
+"""Rows of a section that fit on the first sheet of paper."""
 SHORT = 12
 """Letters of a cell that does not wrap."""
 ARROW = "\u00a0\u2192\u00a0"
@@ -68,7 +70,8 @@ def section_html(part: Section, most: int | None = None) -> Iterator[str]:
     rows is folded.
     """
     yield f'<section id="{part.identity}"><h2>{escape(part.title)}</h2>'
-    yield f"<p>{escape(part.text)}</p>"
+    rows = max((len(table.rows) for table in part.tables), default=0)
+    yield f"<p>{escape(part.text)}{on_paper(part.identity, rows)}</p>"
     if part.plots:
         drawn = [_plot(plot, f"{part.identity}f{i}") for i, plot in enumerate(part.plots)]
         yield f'<div class="figures">{"".join(drawn)}</div>'
@@ -79,6 +82,15 @@ def section_html(part: Section, most: int | None = None) -> Iterator[str]:
             yield f"<details class=rest><summary>{len(rest)} more</summary>"
             yield table_html(Table(table.titles, rest)) + "</details>"
     yield "</section>"
+
+
+def on_paper(identity: str, rows: int) -> str:
+    """How many ``rows`` of a section are printed, in words and as a rule; empty if all are."""
+    most = ON_PAPER.get(identity, rows)
+    if rows <= most:
+        return ""
+    rule = f"@media print{{#{identity} tbody tr:nth-child(n+{most + 1}){{display:none}}}}"
+    return f'<span class="onpaper"> On paper: the first {most}.</span><style>{rule}</style>'
 
 
 def _plot(plot: Plot, identity: str) -> str:

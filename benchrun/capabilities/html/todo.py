@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchrun.judge.measured import by_point
-from benchrun.judge.verdict import RunResult
 from benchrun.show.readable import point_labels
 from benchrun.show.runs import ratio_of
 
-from .findings import Changed, Findings
+from .findings import Changed, Findings, gpu_hours_of, hours_longer
 from .parts import escape
 from .run import folded, hosts_of
 
@@ -59,19 +58,6 @@ def todo_html(entries: Sequence[Entry]) -> Iterator[str]:
     yield "</section>"
 
 
-def _gpu_hours(run: RunResult) -> float:
-    """The GPU-hours of the steps in the log of ``run``."""
-    metrics = run.metrics
-    if metrics is None or metrics.step_time_s is None:
-        return 0.0
-    return metrics.num_steps * metrics.step_time_s.median * run.spec.num_gpus / 3600
-
-
-def _longer(runs: Sequence[RunResult], percent: float) -> float:
-    """The GPU-hours that ``runs`` took because their steps are longer by ``percent``."""
-    return sum(map(_gpu_hours, runs)) * percent / (100 + percent)
-
-
 def _slow_nodes(found: Findings) -> Iterator[Entry]:
     healthy = {run.run_id for run in found.healthy}
     for host, speed in found.slow.items():
@@ -84,7 +70,7 @@ def _slow_nodes(found: Findings) -> Iterator[Entry]:
             f"Run without {host} and test it: steps on it are {speed.percent:.1f} % longer{since}"
         )
         cluster = runs[-1].spec.cluster.name
-        yield Entry(text, "nodes", f"benchrun nodes {cluster}", _longer(runs, speed.percent))
+        yield Entry(text, "nodes", f"benchrun nodes {cluster}", hours_longer(runs, speed.percent))
 
 
 def _failures(found: Findings) -> Iterator[Entry]:
@@ -97,7 +83,7 @@ def _failures(found: Findings) -> Iterator[Entry]:
             where = folded(each.blamed)
             text = f"Run without {where} and test it: {number} failed by {each.name}"
             command = f"benchrun nodes {newest.spec.cluster.name}"
-        yield Entry(text, "failures", command, sum(map(_gpu_hours, each.runs)))
+        yield Entry(text, "failures", command, sum(map(gpu_hours_of, each.runs)))
 
 
 def _slower(found: Findings) -> dict[str, list[Changed]]:
@@ -105,24 +91,20 @@ def _slower(found: Findings) -> dict[str, list[Changed]]:
     groups: dict[str, list[Changed]] = {}
     for each in found.changes:
         if each.after[-1] is each.point.runs[-1] and each.size.percent > 0:
-            groups.setdefault(each.with_it or each.point.name, []).append(each)
+            groups.setdefault(each.shared or each.point.name, []).append(each)
     return groups
 
 
 def _changes(found: Findings) -> Iterator[Entry]:
-    runs = {run.run_id: run for run in found.results}
     for group in _slower(found).values():
-        largest = group[0]
+        largest = max(group, key=lambda each: each.size.percent)
         name = largest.point.name
         if len(group) > 1:
             name = f"{len(group)} points"
         size = f"up to {largest.size.percent:.1f} %"
         what = largest.with_it or "nothing that is recorded"
         text = f"Look at why {name} became slower, by {size}, with: {what}"
-        hours = 0.0
-        for each in group:
-            after = [runs[run.run_id] for run in each.after]
-            hours += _longer(after, each.size.percent)
+        hours = sum(each.gpu_hours for each in group)
         command = f"benchrun diff {largest.before[-1].run_id} {largest.after[-1].run_id}"
         yield Entry(text, "changes", command, hours)
 
@@ -147,5 +129,5 @@ def _slow_points(found: Findings) -> Iterator[Entry]:
             f"Explain why {name} runs at {ratio.value:.2f} of the speed of its reference "
             f"({ratio.against})"
         )
-        hours = sum(map(_gpu_hours, slow)) * max(1 - ratio.value, 0)
+        hours = sum(map(gpu_hours_of, slow)) * max(1 - ratio.value, 0)
         yield Entry(text, "runs", f"benchrun explain {newest.run_id}", hours)

@@ -312,11 +312,34 @@ def test_many_nodes_are_written_as_slurm_does(hosts: list[str], text: str) -> No
 def test_a_change_is_told_from_repeats_with_what_changed(training: RunResult) -> None:
     before = [result_on("node01", day, 1.0 + 0.005 * day, training) for day in range(3)]
     for step_s, found in ((1.012, 0), (1.08, 1), (0.9, 1)):
-        table = changes_table(changes_of(history_of([*before, result_on("node02", 30, step_s, training)]).series))
+        runs = [*before, result_on("node02", 30, step_s, training)]
+        table = changes_table(changes_of(history_of(runs).series, runs))
         assert len(table.rows) == found
     (row,) = table.records()
     assert (row["after"], row["step longer by %"]) == ("2026-10-31", "-10.4")
     assert "node node01 -> node02" in row["changed with it"]
+
+
+def test_slower_points_stand_before_faster_ones_with_options_and_clocks(few: ReportModel) -> None:
+    training = next(run for run in few.results if run.numbers and run.numbers.telemetry)
+    sampled = training.metrics.telemetry
+    runs = []
+    for number, (step_s, clock) in enumerate(((1.06, 1500.0), (0.7, 1560.0), (0.8, 1560.0), (0.9, 1560.0))):
+        spec = training.spec.resized(gbs=2**number * training.spec.gbs)
+        lr = spec.model_copy(update={"training": spec.training.model_copy(update={"lr": 0.5})})
+        for day, time_s, mhz, each in ((0, 1.0, 1560.0, spec), (9, step_s, clock, lr)):
+            run = result_on("node01", day, time_s, training)
+            clocked = sampled.model_copy(update={"sm_clock_mhz": mhz})
+            metrics = run.metrics.model_copy(update={"telemetry": clocked})
+            runs.append(replace(run, run_id=f"{run.run_id}{number}", spec=each, metrics=metrics))
+    found = findings(runs)
+    first, *faster = changes_table(found.changes).records()
+    assert {"clock (MHz) 1560 -> 1500", "training.lr=0.5"} <= set(
+        re.split(r"; |options .* -> ", first["changed with it"])
+    )
+    assert [each["step longer by %"][0] for each in (first, *faster)] == ["+", "-", "-", "-"]
+    text = page(report_model(runs)).partition('<section id="changes">')[2].partition("</section>")[0]
+    assert "On paper: the first 3." in text and "#changes tbody tr:nth-child(n+4)" in text
 
 
 def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> None:
