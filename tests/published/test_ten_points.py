@@ -25,7 +25,7 @@ from benchrun.runspec.image_names import nemo_release
 DRIVER = "train_megatron_bridge.py"
 POINTS = """
 recipe            gpu    precision gpus  release  tp pp vp cp ep  mbs gbs    recompute                           dispatcher graphs                                              offload
-deepseek-v3       H100   fp8       1024  v0.4.2   2  8  4  1  64  1   8192   mla_up_proj,mlp                     hybridep   -                                                   -
+deepseek-v3       H100   fp8       1024  v0.2.2   2  8  4  1  64  1   8192   mla_up_proj,mlp                     deepep     -                                                   -
 deepseek-v3       GB300  fp8       256   v0.5.1   1  2  8  1  32  1   15360  -                                   hybridep   full_iteration                                      -
 qwen3-30b-a3b     H100   bf16      16    v0.4.2   1  1  -  1  16  1   1024   -                                   hybridep   moe_router,moe_preprocess                           -
 qwen3-235b-a22b   B200   bf16      256   v0.4.2   1  8  4  1  8   1   8192   -                                   alltoall   -                                                   -
