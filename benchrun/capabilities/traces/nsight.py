@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,10 @@ class _Export:
             usual: {row[1] for row in connection.execute(f'pragma table_info("{name}")')}
             for usual, name in self._stored.items()
         }
+        self.names = Numbers()
+        texts = self.texts("select id, value from StringIds")
+        self.strings = {number: text for number, text in texts if isinstance(text, str)}
+        """The texts that other tables refer to; a value that is no text is no name."""
 
     def read(self, table: str, *columns: str, condition: str = "1") -> Table:
         """The columns as whole numbers; a list of names separated by spaces stands for
@@ -86,20 +91,17 @@ class _Export:
             parts.append(np.array(rows, np.int64))
         return np.concatenate(parts)
 
-    def strings(self) -> dict[int, str]:
-        """The texts that other tables refer to; a value that is no text is no name."""
-        if "StringIds" not in self.tables:
-            return {}
-        values = self._connection.execute("select id, value from StringIds")
-        return {number: text for number, text in values if isinstance(text, str)}
+    def numbers(self, identifiers: Table) -> Table:
+        """Numbers in ``names`` for identifiers of strings."""
+        unique, inverse = np.unique(identifiers, return_inverse=True)
+        numbers = [self.names[self.strings.get(int(value), NAMELESS)] for value in unique]
+        return np.array(numbers, np.int64)[inverse]
 
-    def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
-        """The rows of ``query``; none if ``table`` is missing."""
+    def texts(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of ``query``; none if its table is missing."""
         try:
-            if table not in self.tables:
-                return []
             return list(self._connection.execute(query))
-        except sqlite3.OperationalError:  # another version's column
+        except sqlite3.OperationalError:  # another version's column, too
             return []
 
 
@@ -118,24 +120,19 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
     none without device events.
     """
     with _opened(path) as export:
-        strings = export.strings()
-        names = Numbers()
-        device_table = _device_table(export, strings, names)
-        calls, processes_of_calls = _calls(export, strings, names)
-        ranges, processes_of_ranges = _ranges(export, strings, names)
-        waits, processes_of_waits = _waits(export, strings, names)
+        device_table = _device_table(export)
+        calls, processes_of_calls = _calls(export)
+        ranges, processes_of_ranges = _ranges(export)
+        waits, processes_of_waits = _waits(export)
         kernels = device_table[device_table[:, -2] == int(DeviceKind.KERNEL)]
-        if 2 * np.count_nonzero(kernels[:, 4] == names.get(NAMELESS, -1)) > len(kernels):
+        if 2 * np.count_nonzero(kernels[:, 4] == export.names.get(NAMELESS, -1)) > len(kernels):
             raise sqlite3.DatabaseError("most kernels have no name in table StringIds")
-        host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
-        clock = next(
-            (int(str(row[0])) for row in export.texts(_CLOCK, "TARGET_INFO_SESSION_START_TIME")),
-            None,
-        )
+        host = next((str(row[0]) for row in export.texts(_HOST)), None)
+        clock = next((int(row[0]) for row in export.texts(_CLOCK)), None)
         gpus = {}
-        for query, table in _GPUS:
-            for row in export.texts(query, table):
-                gpus[row[0]] = str(row[1])
+        for query in _GPUS:
+            for device, name in export.texts(query):
+                gpus[device] = str(name)
     # Without the call of each kernel the cause of idle time is unknown.
     linked = not len(kernels) or bool((kernels[:, 6] >= 0).any())
     users, beside = _users(device_table)
@@ -146,7 +143,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             rank=None,
             tool="nsys",
             device=device,
-            names=[*names],
+            names=[*export.names],
             device_events=events_of(mine[:, 2:]),
             calls=calls.where(_of_process(processes_of_calls, process))
             if len(calls) and linked
@@ -197,16 +194,13 @@ _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
 _CLOCK = "select utcEpochNs from TARGET_INFO_SESSION_START_TIME where utcEpochNs is not null"
 _GPUS = (
     # Several versions exist; the statement of the last one counts.
-    ("select id, name from TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_GPU"),
-    ("select id, name from TARGET_INFO_GPU", "TARGET_INFO_GPU"),
-    (
-        "select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null",
-        "TARGET_INFO_GPU",
-    ),
+    "select id, name from TARGET_INFO_CUDA_GPU",
+    "select id, name from TARGET_INFO_GPU",
+    "select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null",
 )
 
 
-def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
+def _device_table(export: _Export) -> Table:
     """Rows of device, process, and the columns of `EventColumns`, of all kinds of device
     events.
     """
@@ -230,13 +224,13 @@ def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> T
     peers = (copies[:, 4] == PEER_COPY) | ((copies[:, 4] == DEVICE_COPY) & between)
     if 2 * np.count_nonzero(kernels[:, 3] < kernels[:, 2]) > len(kernels):
         raise sqlite3.DatabaseError("most kernels end before they start")
-    kernels[:, 4] = _numbers(_names_of(kernels[:, [4, 7, 8]], strings), strings, names)
+    kernels[:, 4] = export.numbers(_names_of(kernels[:, [4, 7, 8]], export.strings))
     for table, text in (
         (copies, "Memcpy"),
         (sets, "Memset"),
         (graphs, "CUDA graph, traced as a whole"),
     ):
-        table[:, 4] = names[text]
+        table[:, 4] = export.names[text]
     kinds = (
         (kernels, DeviceKind.KERNEL),
         (copies[~peers], DeviceKind.COPY),
@@ -280,37 +274,26 @@ def _with_kind(table: Table, kind: DeviceKind) -> Table:
     )
 
 
-def _numbers(
-    values: NDArray[np.int64], strings: dict[int, str], names: Numbers
-) -> NDArray[np.int64]:
-    """Numbers in ``names`` for identifiers of strings."""
-    unique, inverse = np.unique(values, return_inverse=True)
-    numbers = [names[strings.get(int(value), NAMELESS)] for value in unique]
-    if not len(unique):
-        return values
-    return np.array(numbers, np.int64)[inverse]
-
-
-def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+def _calls(export: _Export) -> tuple[Events, Table]:
     """CUDA calls and the process of each."""
     columns = ("start", "end", "nameId", "globalTid", "correlationId")
     table = np.concatenate(
         [export.read(f"{ACTIVITY}{interface}", *columns) for interface in ("RUNTIME", "DRIVER")]
     )
-    table[:, 2] = _numbers(table[:, 2], strings, names)
+    table[:, 2] = export.numbers(table[:, 2])
     return _host_events(table)
 
 
-def _waits(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+def _waits(export: _Export) -> tuple[Events, Table]:
     """Waits in the operating system and the process of each."""
-    chosen = ",".join(str(number) for number, text in strings.items() if WAITS.match(str(text)))
+    chosen = ",".join(str(number) for number, text in export.strings.items() if WAITS.match(text))
     condition = f"nameId in ({chosen})"
     table = export.read("OSRT_API", "start", "end", "nameId", "globalTid", condition=condition)
-    table[:, 2] = _numbers(table[:, 2], strings, names)
+    table[:, 2] = export.numbers(table[:, 2])
     return _host_events(table)
 
 
-def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+def _ranges(export: _Export) -> tuple[Events, Table]:
     """NVTX ranges and the process of each."""
     columns = EventColumns()
     present = export.tables.get("NVTX_EVENTS", set())
@@ -320,9 +303,9 @@ def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[E
         if "eventType" in present:
             kinds = f"and eventType in {RANGES}"
         query = f'select start, "end", {text}, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
-        for start, end, own, identifier, thread in export.texts(query, "NVTX_EVENTS"):
-            name = names[str(own if own is not None else strings.get(identifier, ""))]  # type: ignore[call-overload]
-            columns.add(start, end, name, thread)  # type: ignore[arg-type]
+        for start, end, own, identifier, thread in export.texts(query):
+            name = export.strings.get(identifier, "") if own is None else str(own)
+            columns.add(start, end, export.names[name], thread)
     events = columns.events()
     return events, events.place & PROCESS_BITS
 
