@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
 from benchrun.runspec.cluster import Cluster, Installation
-from benchrun.runspec.launched import launched_line
+from benchrun.runspec.launched import Launched
 from benchrun.runspec.profile import Profile
 from benchrun.runspec.spec import DataFormat, TrainingSpec
 from benchrun.vocabulary import DEGREES, Precision, Task
@@ -247,7 +247,7 @@ class Framework:
         """The line in which the job states itself; None if the log has all of it."""
         if self.own_worker or not isinstance(spec, TrainingSpec):
             return None
-        return launched_line(spec)
+        return Launched.line(spec)
 
     def environment(self, spec: Any) -> dict[str, Variable]:
         """Variables of its ranks by name; the recipe's and the cluster's replace them."""

@@ -2,21 +2,12 @@
 none.
 """
 
-from contextlib import suppress
-
 from benchrun.runspec.launched import LAUNCHED, Launched
 from benchrun.vocabulary import DEGREES
 
 from .records import Facts
 
 NEEDLE = LAUNCHED.encode()
-
-
-def launched(text: str) -> Launched | None:
-    """Read what the line states; None for a line that is cut."""
-    with suppress(ValueError):
-        return Launched.model_validate_json(text.partition(LAUNCHED)[2].strip())
-    return None
 
 
 def facts(stated: Launched) -> Facts:

@@ -196,7 +196,7 @@ class Reader:
             self._measured = profiled.measured_steps(line.text) or self._measured
         if CONFIGURATION in owners:
             self._state(line)
-        if LAUNCH in owners and (stated := launched.launched(line.text)):
+        if LAUNCH in owners and (stated := Launched.read(line.text)):
             self._launched.append(stated)
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:

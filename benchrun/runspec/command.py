@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from benchrun.model import Frozen, ModelShape
+from benchrun.model import ModelShape
 from benchrun.model.layout import Size
 
 from .cluster import Line, Text
+from .launched import Statement
 from .spec import Inputs, RunSpec
 
 TIMES = ("step_time_s", "step_time_ms", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s")
@@ -136,9 +137,10 @@ class CommandSpec(CommandInputs, RunSpec):
         return ", ".join(stated)
 
 
-class Stated(Frozen):
+class Stated(Statement):
     """What the log of a command says of its run before the first step."""
 
+    begins = STATED
     step_line: Line
     steps: Size
     num_gpus: Size
@@ -153,9 +155,3 @@ class Stated(Frozen):
     def _reads_steps(cls, expression: str) -> str:
         _checked(expression)
         return expression
-
-
-def stated_line(spec: CommandSpec) -> str:
-    """The line that states ``spec`` in its log."""
-    values = {name: getattr(spec, name) for name in Stated.model_fields}
-    return STATED + Stated(**values).model_dump_json(exclude_defaults=True)

@@ -17,7 +17,7 @@ from benchrun.measure.summary import summarise
 from benchrun.render import render
 from benchrun.rundir.artifacts import JOB
 from benchrun.rundir.folder import RunDir
-from benchrun.runspec.launched import LAUNCHED, launched_line
+from benchrun.runspec.launched import LAUNCHED, Launched
 from benchrun.runspec.spec import TrainingSpec
 from benchrun.usecases.judgement import judge_log
 from benchrun.usecases.measurement import measure_run
@@ -49,7 +49,7 @@ def read(*parts: bytes) -> Log:
 
 def line(run: RunDir) -> bytes:
     assert isinstance(run.spec, TrainingSpec)
-    return launched_line(run.spec).encode() + b"\n"
+    return Launched.line(run.spec).encode() + b"\n"
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.spec.framework}-{run.spec.recipe}")

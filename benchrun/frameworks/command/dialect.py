@@ -7,7 +7,6 @@ step 1 took 0.52 s
 import functools
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,7 +49,7 @@ class Command(Dialect):
     def reader_for(cls, text: str) -> "type[Dialect] | None":
         """The reader of logs that state themselves by ``text``; None for a line that is
         cut."""
-        stated = _stated(text)
+        stated = Stated.read(text)
         return _reader(stated) if stated else None
 
     def records(self, text: str) -> Iterator[Record]:
@@ -73,19 +72,13 @@ class Command(Dialect):
 
     def read_facts(self, text: str) -> None:
         """What the job states of its run."""
-        if (stated := _stated(text)) is None:
+        if (stated := Stated.read(text)) is None:
             return
         facts = self.facts
         facts.num_gpus, facts.planned_steps = stated.num_gpus, stated.steps
         facts.gbs, facts.seq_length = stated.gbs, stated.seq_length
         facts.shape, facts.precision = stated.model, stated.precision
         facts.device = "cpu" if stated.gpu == "CPU" else stated.gpu
-
-
-def _stated(text: str) -> Stated | None:
-    with suppress(ValueError):
-        return Stated.model_validate_json(text.partition(STATED)[2].strip())
-    return None
 
 
 @functools.lru_cache(maxsize=64)

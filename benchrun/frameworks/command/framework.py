@@ -1,7 +1,7 @@
 """command: any program that prints its steps."""
 
 from benchrun.frameworks.base import Framework
-from benchrun.runspec.command import CommandSpec, fixed_text, stated_line
+from benchrun.runspec.command import CommandSpec, Stated, fixed_text
 
 
 class Command(Framework):
@@ -21,4 +21,4 @@ class Command(Framework):
 
     def statement(self, spec: CommandSpec) -> str:
         """The expression, and what the program's log may lack."""
-        return stated_line(spec)
+        return Stated.line(spec)
