@@ -20,10 +20,17 @@ def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
     ``lora``: a package that LoRA needs besides; ``install``: the hint if a package is
     missing.
     """
-    parser = argparse.ArgumentParser(description="Train as one rank.")
-    parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    path = parser.parse_args().spec
+    path = arguments("Train as one rank.").spec
     end_after(lambda: _train(path, loop, install, lora))
+
+
+def arguments(description: str | None, **others: type) -> argparse.Namespace:
+    """The command line of a program of a job: ``--spec`` and the ``others``, all
+    needed."""
+    parser = argparse.ArgumentParser(description=description)
+    for name, kind in {"spec": Path, **others}.items():
+        parser.add_argument(f"--{name}", type=kind, required=True)
+    return parser.parse_args()
 
 
 def end_after(work: Callable[[], None]) -> NoReturn:

@@ -6,7 +6,6 @@ fail has shown the rest by then. All nodes measure at once, and the repeats are 
 time, so that they show how much a node differs from itself.
 """
 
-import argparse
 import os
 import platform
 import time
@@ -261,7 +260,5 @@ def _exchange(check: _Check, pairs: Iterable[Pair], sent: Any, received: Any) ->
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Measure a node as one rank.")
-    parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    arguments = parser.parse_args()
-    entry.end_after(lambda: main(arguments.spec))
+    file = entry.arguments("Measure a node as one rank.").spec
+    entry.end_after(lambda: main(file))

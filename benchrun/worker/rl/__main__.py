@@ -1,6 +1,5 @@
 """``python -m benchrun.worker.rl --spec spec.json``: one process, on a CPU or a GPU."""
 
-import argparse
 import os
 from pathlib import Path
 
@@ -25,7 +24,5 @@ def _train(path: Path) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    parser = argparse.ArgumentParser(description="Post-train as one process.")
-    parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    file = parser.parse_args().spec
+    file = entry.arguments("Post-train as one process.").spec
     entry.end_after(lambda: _train(file))

@@ -7,11 +7,11 @@ Of a DeepSeek-V3 it writes the configuration alone: the server makes the weights
 is no end of a sequence, so that an answer always has as many tokens as were asked for.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 from benchrun.runspec.inference import InferenceSpec
+from benchrun.worker import entry
 
 from .deepseek import deepseek_config
 
@@ -66,10 +66,7 @@ def write_weights(folder: Path, spec: InferenceSpec) -> None:
 
 def main() -> None:
     """Write weights and tokenizer."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = entry.arguments(__doc__, output=Path)
     spec = InferenceSpec.read(arguments.spec)
     if spec.model.mla is None:
         write_weights(arguments.output, spec)

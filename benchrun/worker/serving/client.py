@@ -9,7 +9,6 @@ inter-token latency pools the gaps between all chunks, rates are tokens of the a
 requests over the time from the first request to the last answer.
 """
 
-import argparse
 import asyncio
 import json
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.runspec.inference import InferenceSpec
+from benchrun.worker import entry
 
 from .checkpoint import word
 
@@ -244,12 +244,7 @@ def _line(label: str, value: float) -> str:
 
 def main() -> None:
     """Measure, write the result, print it. Exit code 1 if no request was answered."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", type=Path, required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = entry.arguments(__doc__, port=int, model=str, output=Path)
     spec = InferenceSpec.read(arguments.spec)
     answers, duration_s = asyncio.run(benchmark(spec, arguments.port, arguments.model))
     document = summary(spec, answers, duration_s, arguments.model)
