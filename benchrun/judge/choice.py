@@ -22,6 +22,7 @@ from .references import (
     Reference,
     families,
     load_references,
+    matching,
     same_work,
     shipped_recipe,
 )
@@ -141,6 +142,21 @@ def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
     """
     candidates = list(filter(usable, entries))
     return max(reversed(candidates), key=lambda entry: _fit(entry, own), default=None)
+
+
+def of_point(own: Conditions, references: Sequence[Reference]) -> Reference | None:
+    """The number that was measured in the framework, the layout and with the options of
+    ``own``; None if there is none.
+    """
+    entries = matching(own, references)
+    best = choose(entries, own)
+    if best is None or not rate(best) or best.key.options not in (None, own.options):
+        return None
+    found = choice(best, entries, own)
+    states_no_layout = best.key.tp is None
+    if found.framework == "same" and (found.same_layout or states_no_layout):
+        return best
+    return None
 
 
 def choice(

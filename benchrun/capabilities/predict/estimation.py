@@ -18,7 +18,7 @@ from .choice import Chosen
 from .counting import count
 from .kinship import Array, Kinship, covariance, noise
 from .physics import on_slow_host, seconds
-from .residuals import NORMAL, kind
+from .residuals import FAR, NORMAL, kind
 from .runs import Measured, profiled_parts
 from .work import Counts, Value
 from .workload import Workload
@@ -180,7 +180,7 @@ class Table:
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows whose host is unknown or that the
-        others contradict: more than 2.5 deviations off."""
+        others contradict: more than `FAR` deviations off."""
         doubt = 1 + self._hosts / noise(spread, self.kinship)
         logs = self.prior
         for _ in range(2):
@@ -188,7 +188,7 @@ class Table:
             misses = (self.logs - self.predicted(logs)[: len(self.logs)])[rows]
             inverse = np.linalg.inv(self.covariance(spread, rows, doubt))
             deviations = np.abs(inverse @ misses) / np.sqrt(np.diag(inverse))  # leaving one out
-            doubt[rows] *= np.maximum(1.0, (deviations / 2.5) ** 2)
+            doubt[rows] *= np.maximum(1.0, (deviations / FAR) ** 2)
         return self.fitted(spread, rows, doubt, logs), doubt
 
 

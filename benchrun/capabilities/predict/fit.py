@@ -15,6 +15,10 @@ import numpy as np
 
 from benchrun import kept, paths
 from benchrun.errors import UserError
+from benchrun.judge.choice import rate
+from benchrun.recipes import catalogue
+from benchrun.recipes.resolve import resolve_point
+from benchrun.runspec.spec import TrainingSpec
 
 from . import constants, residuals, rows, runs, software
 from .estimation import Index, Table
@@ -61,6 +65,21 @@ def _kept_runs() -> Iterator[runs.Measured]:
             continue
         if not software.has("others", run.load.framework):
             yield run
+
+
+def published_points() -> Iterator[tuple[Workload, float]]:
+    """The points of recipes whose publisher is known, with all that a recipe says, and
+    the step times in s that were published for exactly them."""
+    for name in paths.shipped(paths.RECIPES):
+        file = catalogue.recipe_file(name)
+        for point in catalogue.points(file.recipe):
+            spec = resolve_point(file, point, to_launch=False)
+            if not isinstance(spec, TrainingSpec):
+                break
+            number = runs.published(spec)
+            if number and number.fit and software.publisher(spec.source or spec.derived or ""):
+                load = runs.workload_of_run(spec)
+                yield load, load.tokens_per_s_per_gpu / rate(number)
 
 
 def series(load: Workload) -> str:
@@ -173,8 +192,8 @@ def report(data: Table) -> None:
 
 
 def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
-    """The `solved` rows whose misses predictions know: those of the fit, and more
-    layouts on one node."""
+    """The `solved` rows whose misses predictions know: those of the fit, more layouts on
+    one node, and published points."""
     misses = data.logs - data.predicted(logs)[: len(data.loads)]
     fitted = replace(data.kinship, residuals=misses, doubt=doubt)
     loads = []
@@ -183,9 +202,16 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
         if n % KNOWN == 0 and n % EVERY:
             loads.append(rows.workload_of_row(row))
             step_s.append(float(row["step_time_s"]))
-    layouts = Table(loads, step_s, [None] * len(loads))
-    more = Kinship.of(loads, layouts.logs - layouts.predicted(logs)[: len(loads)])
-    return residuals.solved(fitted.joined(more), spread)
+    known = fitted.joined(_missed(loads, step_s, logs))
+    published_loads, published_s = zip(*published_points(), strict=True)
+    points = _missed(published_loads, published_s, logs)
+    return residuals.solved(residuals.doubted(known, points, spread), spread)
+
+
+def _missed(loads: Sequence[Workload], step_s: Sequence[float], logs: Array) -> Kinship:
+    """Rows that no fit reads, with the misses of the physics."""
+    more = Table(loads, step_s, [None] * len(loads))
+    return Kinship.of(loads, more.logs - more.predicted(logs)[: len(loads)])
 
 
 def of_components(misses: Sequence[tuple[str, float]]) -> str:

@@ -33,6 +33,8 @@ NEIGHBOURS = 80
 ENOUGH = 20
 """Rows of which the share inside the interval says something."""
 GPU = TRAITS.index("gpu")
+FAR = 2.5
+"""Deviations from what the other rows say at which a row is doubted."""
 LEVEL, NORMAL = 0.9, 1.645
 """Probability of the interval, and its half-width in standard deviations of a normal
 distribution."""
@@ -67,6 +69,20 @@ def solved(rows: Kinship, values: Mapping[str, float]) -> Kinship:
     among = covariance(values, rows, rows) + np.diag(noise(values, rows))
     weights = np.asarray(np.linalg.solve(among, rows.residuals), dtype=np.float64)
     return replace(rows, weights=weights)
+
+
+def doubted(known: Kinship, new: Kinship, values: Mapping[str, float]) -> Kinship:
+    """Both, with factors on the noise of ``new`` rows that all others contradict: more
+    than `FAR` deviations off."""
+    rows = known.joined(new)
+    count = len(known.doubt)
+    for _ in range(3):
+        inverse = np.linalg.inv(covariance(values, rows, rows) + np.diag(noise(values, rows)))
+        off = np.abs(inverse @ rows.residuals) / np.sqrt(np.diag(inverse))  # leaving one out
+        doubt = rows.doubt.copy()
+        doubt[count:] *= np.maximum(1.0, (off[count:] / FAR) ** 2)
+        rows = replace(rows, doubt=doubt)
+    return rows
 
 
 def untested(load: Workload) -> str | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.judge.choice import of_point
+from benchrun.judge.conditions import conditions
+from benchrun.judge.references import Reference, load_references
 from benchrun.memory.estimate import estimate
 from benchrun.model import ModelShape
 from benchrun.rundir.artifacts import BREAKDOWN, CEILINGS, METRICS, Breakdown, Ceilings
@@ -20,6 +23,8 @@ from .workload import Architecture, Number, Workload, architectures
 
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """Number format by recipe of FP8; the other recipes scale blocks."""
+RELEASE = re.compile(r"(?:@ ?v|\()(\d\d)\.(\d\d)")
+"""Year and month of the software in a point's source: @ v25.04 or (26.04.01)."""
 OWN = "runs"
 """The source of runs of this suite."""
 OTHER_KERNELS, COMMUNICATION = "memory_bound+optimizer", "tp+cp+ep+bubble+dp"
@@ -47,13 +52,14 @@ def workload_of_run(
         raise UserError(
             f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}"
         )
-    published = software.publisher(spec.source or "")
+    origin = spec.source or spec.derived or ""
+    publisher = software.publisher(origin)
     number: Number = spec.precision
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
-    stack = software.of_framework(spec.framework)
+    stack = software.of_source(publisher) or software.of_framework(spec.framework)
     node = spec.cluster.gpus_per_node
-    elsewhere = published or stack != software.MEGATRON or spec.num_gpus >= gpu.gpus_per_node
+    elsewhere = spec.source or stack != software.MEGATRON or spec.num_gpus >= gpu.gpus_per_node
     return Workload(
         model=architecture(spec),
         gpu=gpu,
@@ -67,9 +73,9 @@ def workload_of_run(
         recompute=spec.training.recompute.granularity,
         policy=spec.training.recompute.policy or "",
         stack=stack,
-        source=published if source is None else source,
+        source=publisher if source is None else source,
         framework=spec.framework if source == OWN else "",
-        release=software.release_year(re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")),
+        release=software.release_year(RELEASE.search(origin)),
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
         state_bytes=_state_bytes(spec),
@@ -81,6 +87,11 @@ def workload_of_run(
         offloaded_bytes=_offloaded_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )
+
+
+def published(spec: TrainingSpec) -> Reference | None:
+    """The number that was published for exactly this point and framework."""
+    return of_point(conditions(spec), load_references())
 
 
 def _recasts(spec: TrainingSpec) -> bool:

@@ -17,7 +17,16 @@ from .budget import SHOWN, Budget, short
 from .prediction import Calibration
 from .usecase import Predicted, predicted_curve
 
-TITLES = ("GPU", "precision", "GPUs", "layout", "step s", "tokens/s/GPU", "MFU %", "GiB")
+TITLES = (
+    "GPU",
+    "precision",
+    "GPUs",
+    "layout",
+    "step s",
+    "tokens/s/GPU",
+    "MFU % full (causal)",
+    "GiB",
+)
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,11 @@ class Several:
                 costs.append(key)
         rows = []
         for each, found in zip(self.predictions, documents, strict=True):
-            mfu = found["mfu"].get("causal")
+            shares = [f"{100 * share:.1f}" for share in found["mfu"].values()]
             row = [found["gpu"], found["precision"], found["num_gpus"]]
             ends = map(short, found["step_time_s"].values())
             row += [brief(short_layout(each.spec)), "{} ({} to {})".format(*ends)]
-            row += [f"{found['tokens_per_s_per_gpu']:,.0f}", mfu and f"{100 * mfu:.1f}"]
+            row += [f"{found['tokens_per_s_per_gpu']:,.0f}", shares and "{} ({})".format(*shares)]
             rows.append(
                 [
                     *row,

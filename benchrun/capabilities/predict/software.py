@@ -64,11 +64,12 @@ def publishers() -> dict[str, str]:
 
 
 def publisher(text: str) -> str:
-    """The source of rows whose repository ``text`` names; empty if it names none."""
+    """The source of rows whose repository ``text`` names first; empty if it names none."""
+    named = {}
     for repository, source in publishers().items():
         if repository in text:
-            return source
-    return ""
+            named[text.index(repository)] = source
+    return named[min(named)] if named else ""
 
 
 def release_year(version: re.Match[str] | None) -> float | None:

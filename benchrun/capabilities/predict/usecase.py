@@ -1,13 +1,18 @@
 """Prediction of a step: of a point, over numbers of GPUs, of a table of rows; on a
 site's own runs."""
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.jobs.endings import recorded_name
 from benchrun.judge.checks import broken_run
+from benchrun.judge.choice import choose, of_point, rate
+from benchrun.judge.conditions import conditions
+from benchrun.judge.measured import load_measured, measured_references
+from benchrun.judge.references import Reference, load_references, matching
 from benchrun.measure.model import Metrics
 from benchrun.measure.scaling import CurvePoint, Scaling
 from benchrun.memory import ESTIMATE_ERROR, estimate, impossible, warning
@@ -39,6 +44,30 @@ class Predicted:
     prediction: Prediction
     budget: Budget = NOT_STATED
 
+    @functools.cached_property
+    def number(self) -> Reference | None:
+        """The number of this point: published for its framework, else kept, else
+        published for another framework; None if there is none."""
+        own = conditions(self.spec)
+        references = load_references()
+        mine = of_point(own, references) or of_point(own, _kept())
+        found = mine or choose(matching(own, references), own)
+        return found if found and rate(found) else None
+
+    def beside(self) -> str:
+        """`number` in words; empty without one."""
+        if self.number is None:
+            return ""
+        found = rate(self.number)
+        step_s = self.prediction.load.tokens_per_s_per_gpu / found
+        kind = "measured" if "measured" in self.number.flags else "published"
+        source = self.number.source
+        words = f"{kind} {found:,.0f} tokens/s/GPU ({step_s:.4g} s)"
+        framework = self.number.key.framework
+        if framework != self.spec.framework:
+            framework = f"{framework} (another framework)"
+        return f"{words}  {framework}  {source.who} {source.date}, {self.number.id}"
+
     @property
     def title(self) -> str:
         """Title of the prediction: the workload, with what a proxy has less of, the
@@ -69,9 +98,9 @@ class Predicted:
         reason = untested(self.prediction.load)
         if reason:
             found.append(f"outside of what the interval was tested on: {reason}")
-        if self.spec.model.moe:
+        if self.spec.model.moe and runs.published(self.spec) is None:
             found.append(
-                "published rows of experts lie outside their interval more often than 1 in 10"
+                "where no number was published, experts lie outside more often than 1 in 10"
             )
         return "; ".join(found) or None
 
@@ -103,6 +132,7 @@ class Predicted:
                 "high": memory * (1 + ESTIMATE_ERROR),
             },
             "calibration": one.calibration,
+            "published": self._number_document(),
             "warnings": list(filter(None, [self.limit, *self.warnings])),
             "gpu": spec.gpu,
             "precision": spec.precision,
@@ -111,6 +141,18 @@ class Predicted:
             "framework": spec.framework,
             "reduced": [str(each) for each in spec.reduced],
             **self.budget.document(load.num_gpus, spec.planned_steps, tokens, step_s),
+        }
+
+    def _number_document(self) -> dict[str, Any] | None:
+        if self.number is None:
+            return None
+        found = rate(self.number)
+        return {
+            "id": self.number.id,
+            "framework": self.number.key.framework,
+            "tokens_per_s_per_gpu": found,
+            "step_time_s": self.prediction.load.tokens_per_s_per_gpu / found,
+            "source": self.number.cited,
         }
 
 
@@ -159,8 +201,24 @@ def predicted(
 ) -> Predicted:
     """The step of one run. UserError for a workload without steps, and for a GPU whose
     speed is not known."""
-    one = model.predict(_load(spec, calibration), calibration)
+    one = _one(_training(spec), _load(spec, calibration), calibration)
     return Predicted(_training(spec), one, budget)
+
+
+@functools.cache
+def _kept() -> tuple[Reference, ...]:
+    return measured_references(load_measured())
+
+
+def _one(spec: TrainingSpec, load: Workload, calibration: Calibration | None) -> Prediction:
+    """The prediction of ``load``; without a site's runs its interval has the number that
+    was published for exactly this point."""
+    one = model.predict(load, calibration)
+    number = runs.published(spec)
+    if number is None or calibration is not None:
+        return one
+    step_s = load.tokens_per_s_per_gpu / rate(number)
+    return replace(one, low=min(one.low, step_s), high=max(one.high, step_s))
 
 
 def predicted_curve(
@@ -182,8 +240,7 @@ def predicted_curve(
         except UserError as error:
             errors[number] = error
             continue
-        one = model.predict(load, calibration)
-        points.append(Predicted(sized, one, budget))
+        points.append(Predicted(sized, _one(sized, load, calibration), budget))
     if not points:
         raise next(iter(errors.values()))
     return PredictedCurve(scaling, tuple(points), {n: e.message for n, e in errors.items()})
@@ -201,7 +258,7 @@ def _fitting(spec: TrainingSpec, load: Workload) -> TrainingSpec:
 def predicted_step(spec: RunSpec) -> Prediction | None:
     """The predicted step of a run; None if nothing can be predicted."""
     try:
-        return model.predict(_load(spec, None))
+        return _one(_training(spec), _load(spec, None), None)
     except UserError:
         return None
 

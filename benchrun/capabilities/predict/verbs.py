@@ -19,6 +19,7 @@ from .budget import SHOWN, Budget, amount, short
 if TYPE_CHECKING:
     from benchrun.api import Calibration, Predicted, RunSpec, Several
 
+OF_THE_STEP = "days, costs and energy are those of the predicted step, of no published one"
 WIDE = 25
 """Percent by which a measurement may be slower, from which the interval says little."""
 AMOUNTS = {
@@ -337,7 +338,8 @@ def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit
             click.echo(f"TAKE CARE: {limit}")
         click.echo(fitted(several.table(), LINE), nl=False)
         if first.budget.stated:
-            click.echo("days and costs are as uncertain as the step; --json has their ends")
+            click.echo(f"{OF_THE_STEP}, and as uncertain; --json has their ends")
+        _say_numbers(several.predictions)
         _say_warnings(several.predictions)
     for each in several.left_out:
         words = [str(each[name]) for name in ("gpu", "precision") if each[name]]
@@ -347,6 +349,17 @@ def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit
 
         save(list(several.plots()), plot)
     return Exit.OK
+
+
+def _say_numbers(predictions: "Sequence[Predicted]") -> None:
+    """Print what was published or measured of each point; in a table, which layout is
+    another point's."""
+    for each in predictions:
+        place = f"{each.spec.gpu} {each.spec.precision}, {each.spec.num_gpus} GPUs"
+        if each.number is not None:
+            click.echo(f"{place}: {each.beside()}")
+        elif len({one.spec.gpu for one in predictions}) > 1 and each.spec.derived:
+            click.echo(f"{place}: {each.spec.derived.partition(', as in')[0]}")
 
 
 def _say_warnings(predictions: "Sequence[Predicted]") -> None:
@@ -385,11 +398,13 @@ def _print(curve: "Sequence[Predicted]") -> None:
         click.echo("  ".join(row))
     step = first["step_time_s"]
     ends = [100 * (step[name] / step["median"] - 1) for name in ("low", "high")]
-    share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high"
+    tested = " where it was tested, here perhaps fewer" * bool(curve[0].limit)
+    share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high{tested}"
     share += f" ({ends[0]:+.0f} to {ends[1]:+.0f} %)"
     if ends[1] > WIDE:
         share += ": too wide to choose by"
     click.echo(f"{share}; calibrated by {first['calibration']}")
+    _say_numbers(curve)
     _say_warnings(curve)
 
 

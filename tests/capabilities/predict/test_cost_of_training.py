@@ -55,7 +55,10 @@ def test_several_gpus_and_precisions_are_one_list(tmp_path: Path) -> None:
     assert {each["gpu"] for each in found["left_out"]} == {"L40S"}
     assert (tmp_path / "plot.svg").stat().st_size > 1000
     lines = calling.call(*asked, *PRICED).stdout.splitlines()
-    assert [line.split()[0] for line in lines[2:7]] == ["GPU", "H100", "H100", "B200", "B200"]
+    table = [line for line in lines if line.startswith(("GPU ", "H100 ", "B200 "))]
+    assert [line.split()[0] for line in table[:5]] == ["GPU", "H100", "H100", "B200", "B200"]
+    full, causal = (f"{100 * found['predictions'][0]['mfu'][name]:.1f}" for name in ("full", "causal"))
+    assert f"{full} ({causal})" in table[1]
     assert max(map(len, lines)) <= 120
 
 

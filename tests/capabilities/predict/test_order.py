@@ -81,9 +81,10 @@ def test_the_hint_of_a_curve_of_proxies_is_a_command() -> None:
     ("request_", "says"),
     [
         (api.Request("llama3.1-8b", "H100", "fp8", 64), None),
-        (api.Request("llama3.1-8b", "B200", "fp8", 64), "dense models on B200"),
+        (api.Request("llama3.1-8b", "B300", "fp8", 64), "dense models on B300"),
         (api.Request("deepseek-v3", "H100", "bf16", 1024), "experts lie outside"),
-        (api.Request("deepseek-v3", "B300", "bf16", 256), "experts on B300"),
+        (api.Request("mixtral-8x7b", "A100", "bf16", 64), "experts on A100"),
+        (api.Request("deepseek-v3", "H100", "fp8", 1024), None),
     ],
 )
 def test_a_point_beyond_what_was_tested_says_so(request_: api.Request, says: str | None) -> None:

@@ -7,6 +7,7 @@ import lzma
 import re
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,11 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchrun import api, paths
+from benchrun.capabilities.predict.fit import published_points
 from benchrun.capabilities.predict.kinship import Kinship, covariance, scales, shared
 from benchrun.capabilities.predict.physics import PARTS
 from benchrun.capabilities.predict.prediction import predict, predicted_rows, usual
 from benchrun.capabilities.predict.residuals import solved, stored_rows
-from benchrun.capabilities.predict.rows import PUBLISHED, published
+from benchrun.capabilities.predict.rows import PUBLISHED, published, workload_of_row
 from benchrun.capabilities.predict.runs import profiled_parts, read, workload_of_run
 from benchrun.cli import group
 from benchrun.errors import UserError
@@ -144,6 +146,45 @@ def test_no_fit_reads_a_number_that_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(paths, "table", lambda module, name: (row,) if name == PUBLISHED else shipped(module, name))
     with pytest.raises(ValueError, match=closed[0].id):
         published.__wrapped__()
+
+
+def test_what_was_published_for_a_point_is_named_and_inside() -> None:
+    point = ("deepseek-v3", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "1024")
+    found = json.loads(ran(*point, "--json"))
+    step, published = found["step_time_s"], found["published"]
+    assert (published["id"], published["tokens_per_s_per_gpu"]) == ("deepseek-v3:6", 1297)
+    assert step["low"] <= published["step_time_s"] <= step["high"]
+    assert step["median"] == pytest.approx(published["step_time_s"], rel=0.05)
+    assert "published 1,297 tokens/s/GPU" in ran(*point)
+    shown = api.describe(api.resolve_point(api.Request("deepseek-v3", "H100", "fp8", 1024)))
+    assert shown["expected_step_time_s"] == step
+
+
+def test_a_number_that_contradicts_the_others_widens_the_interval() -> None:
+    spec = api.resolve_point(api.Request("llama2-70b-lora-hf", "H100", "bf16", 8))
+    one = api.predicted(spec)
+    assert one.document()["published"]["step_time_s"] == one.prediction.high > predict(one.prediction.load).high
+
+
+def test_a_row_and_its_point_have_one_answer() -> None:
+    rows = {row["reference"]: row for row in published()}
+    points = [
+        ("deepseek-v3:30", api.Request("deepseek-v3", "B200", "fp8", 256)),
+        ("llama3.1-70b:20", api.Request("llama3-70b", "H100", "fp8", 64, framework="nemo1")),
+        ("grok1-314b:17", api.Request("grok1-314b", "H100", "bf16", 512, framework="nemo2")),
+    ]
+    for name, request in points:
+        one = api.predicted(api.resolve_point(request)).prediction
+        row = predict(workload_of_row(rows[name]))
+        assert row.median == pytest.approx(one.median, rel=0.08), name
+        assert row.low < one.high and one.low < row.high, name
+
+
+def test_published_points_are_predicted_as_published() -> None:
+    found = [(predict(load), step_s) for load, step_s in islice(published_points(), 0, None, 4)]
+    assert len(found) > 80
+    assert np.median([abs(one.median / step_s - 1) for one, step_s in found]) < 0.02
+    assert np.mean([one.low <= step_s <= one.high for one, step_s in found]) > 0.75
 
 
 def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
