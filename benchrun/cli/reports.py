@@ -139,7 +139,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
     "recipes",
     multiple=True,
     shell_complete=recipe_names,
-    help="Only runs of this recipe; may be given again.",
+    help="Only runs of these recipes: a,b, or given again.",
 )
 @click.option(
     "--since", metavar="DATE", callback=_time, help="Only runs launched at this time or later, UTC."
@@ -206,7 +206,8 @@ def report(
     form = _form_of(output, form, as_json)
     _check_history(history, by, form, plot)
     _check_verdicts(verdicts, history=history)
-    wanted = Wanted(recipes, since, until, verdicts)
+    names = tuple(name for each in recipes for name in each.split(","))
+    wanted = Wanted(names, since, until, verdicts)
     chosen, code = _reported(runs, wanted)
     if keep:
         for run in chosen:
@@ -270,11 +271,16 @@ def _reported(names: Sequence[str], wanted: Wanted) -> "tuple[list[RunDir], Exit
     found, code = opened(names, open_name=api.runs_at)
     if not names:
         found = [run for run in found if run.spec.reported]
+    known = sorted({run.spec.recipe for run in found})
+    for recipe in wanted.recipes:
+        if found and recipe not in known:
+            message = f"none of {len(found)} runs is of the recipe '{recipe}'"
+            raise NoNumberError(message, hint=closest(recipe, known))
     chosen = list(filter(wanted.fits, found))
     if found and not chosen:
         raise NoNumberError(
-            f"none of {len(found)} runs is of these recipes and this time",
-            hint="benchrun report without --recipe, --since and --until has them all",
+            f"none of {len(found)} runs is of this time",
+            hint="benchrun report without --since and --until has them all",
         )
     if not chosen and code is Exit.OK:
         raise NoNumberError(no_runs())
