@@ -65,6 +65,10 @@ COLUMNS = (
 """Columns of measured.csv; measured.md explains them."""
 
 
+SLOWEST = 10
+"""Proxies that have a row."""
+
+
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel) -> str:
     """The whole page, in Markdown; ``report`` is on the same runs."""
     header, *sections = re.split(r"\n(?=## )", TEXT.read_text(encoding="utf-8"))
@@ -72,8 +76,10 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: Re
         return header.split("\n\n")[0] + "\n" + EMPTY
     groups = _points(runs)
     whole = [group for group in groups if not group[0].spec.proxy]
+    proxies = [group for group in groups if group[0].spec.proxy]
     tables = {
         "whole": _speeds(whole, published),
+        "slowest": _slowest(_speeds(proxies, published)),
         "losses": losses([(run.spec, run.losses) for run in runs]),
         "scaling": Table(SCALING, [_curve(curve) for curve in curves(groups)]),
         "waterfalls": _waterfalls(report),
@@ -237,6 +243,13 @@ def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
         for group in groups
     ]
     return Table(SPEEDS, rows, NOTHING)
+
+
+def _slowest(speeds: Table) -> Table:
+    """The slowest points beside the published numbers."""
+    compared = [row for row in speeds.rows if row[-1]]
+    compared.sort(key=lambda row: float(row[-1].partition(" ")[0]))
+    return Table(speeds.titles, compared[:SLOWEST], NOTHING)
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, str]:
