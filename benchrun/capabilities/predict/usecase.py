@@ -65,8 +65,8 @@ class Predicted:
         words = f"{kind} {found:,.0f} tokens/s/GPU ({step_s:.4g} s)"
         framework = self.number.key.framework
         if framework != self.spec.framework:
-            framework = f"{framework} (another framework)"
-        return f"{words}  {framework}  {source.who} {source.date}, {self.number.id}"
+            framework = f"{framework}, not {self.spec.framework}"
+        return f"{words} with {framework}: {source.who} {source.date}, {self.number.id}"
 
     @property
     def title(self) -> str:
