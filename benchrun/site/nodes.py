@@ -36,6 +36,26 @@ def is_host_list(text: str) -> bool:
     return re.fullmatch(rf"{_HOSTS.pattern}(,{_HOSTS.pattern})*", text) is not None
 
 
+def folded(hosts: Sequence[str]) -> str:
+    """Nodes as Slurm writes them: ``hgx-[01-04,07]``."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for host in dict.fromkeys(hosts):
+        stem = host.rstrip("0123456789")
+        number = host[len(stem) :]
+        groups.setdefault((stem, len(number)), []).append(number)
+    texts = []
+    for (stem, _), numbers in groups.items():
+        spans: list[list[str]] = []
+        for number in sorted(numbers):
+            if spans and int(number) == int(spans[-1][-1]) + 1:
+                spans[-1] = [spans[-1][0], number]
+            else:
+                spans.append([number])
+        inner = ",".join("-".join(span) for span in spans)
+        texts.append(stem + (f"[{inner}]" if len(numbers) > 1 else inner))
+    return ", ".join(texts)
+
+
 def filters(site: Cluster, partition: str) -> Iterator[Filter]:
     """Conditions of a job on each node, in the order in which a person would look."""
     listed = named_nodes(site.nodelist)

@@ -20,6 +20,7 @@ from benchrun.recipes.yamlfile import Document, load
 from benchrun.rundir import artifacts
 from benchrun.rundir.folder import RunDir
 from benchrun.runspec.identity import OF_THE_SITE
+from benchrun.site.nodes import folded
 from benchrun.usecases.keep import (
     kept_files,
     kept_name,
@@ -162,7 +163,7 @@ def report_page(root: Path, acceptance: Acceptance) -> str:
             data.append(result)
             for node in artifacts.objects(result.environment.get("nodes")):
                 hosts[str(node.get("host"))] = None
-    nodes = extensions.capability("html.run", "folded")(list(hosts))
+    nodes = folded(list(hosts))
     with (root / pack.PLAN).open("rb") as stream:
         digest = pack.sha256(stream)
     page = extensions.capability("html.page", "page")

@@ -149,3 +149,8 @@ def _numbers(text: str, where: str) -> Iterator[str]:
             raise UserError(f"'[{text}]' is no list of nodes", where=where, hint="e.g. n[001-003]")
         for number in range(int(low), int(high or low) + 1):
             yield f"{number:0{len(low)}d}"
+
+
+def without_ids(name: str) -> str:
+    """What a name says of the work: without ids and years, with ``64gpu`` and ``seq4096``."""
+    return re.sub(r"[-_.]?(\d{5,}|(?<![A-Za-z0-9])\d{3,4}(?![A-Za-z0-9]))", "", name)

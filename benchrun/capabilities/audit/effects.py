@@ -4,10 +4,10 @@ The logarithm of a job's step time is the level of its kind, plus what its days 
 what the slowest of its nodes adds, plus noise. Levels, days and nodes are fitted
 together, robustly: one odd job moves none of them.
 
-A node is accused where a run of its jobs is slower than chance explains. The limit is
-that of jobs whose residuals are shuffled: so often is the slowest node of a healthy fleet
-as slow. The worst node is accused first, its effect is fitted, and the others are looked
-at again, which clears those that only ran beside it.
+A node is accused where a run of its jobs is slower than chance explains: where it explains
+more of what the step times vary by than any node of a fleet whose residuals are shuffled.
+The worst node is accused first, its effect is fitted, and the others are looked at again,
+which clears those that only ran beside it.
 """
 
 from collections.abc import Sequence
@@ -19,49 +19,30 @@ from numpy.typing import NDArray
 
 from benchrun.measure.statistics import Floats, Ints, robust_deviation
 
-FALSE_ALARMS = (0.01, 0.005)
-"""Chance that the audit of a healthy fleet accuses any node of being slow up to its last
-job, and of having been slow for a while. The second has many more windows to be found in.
-Thirty audits a month accuse less than half a healthy node.
-"""
+from .windows import FEWEST_JOBS, Jobs, Table, Windows
+
 LEAST = 0.01
 """Slowness that matters: nodes and days below it are not named."""
-FEWEST_JOBS = 3
-"""Jobs that can accuse a node: one or two slow ones may have any reason."""
+SUSPECT = 0.02
+"""Least slowness, at the lower end of its interval, that makes a node perhaps slow."""
 FEWEST_OF_DAY = 10
 """Jobs of a day that tell of the whole cluster."""
 DAY_PRIOR = 0.05
 """Standard deviation of the days' effects that the fit assumes."""
 DAY_DEVIATIONS = 4.0
+MOST_SLOW = 30
+"""Nodes that are looked at as slow ones."""
 BOUND, CLIP = 2.0, 4.0
 """Deviations from which a job counts less for the fit, and no more for an accusation."""
 QUIETEST = 1e-3
 """Least relative noise of a job: a model is never better."""
 PRIOR_JOBS = 10
 """Jobs by which the noise of one kind leans on that of all."""
-SHUFFLES = 200
 SURE = 3.0
 """Logarithm of the odds by which a node must explain slow jobs better than another that
 ran the same ones, and by which an end of its slowness must be seen.
 """
-DRAWS = 1000
-SEED = 20240917
 Z90 = 1.645
-
-
-class Jobs(NamedTuple):
-    """The jobs that are compared, in the order of their start."""
-
-    log_time: Floats
-    """Logarithm of the step time."""
-    error: Floats
-    """Relative standard error of the step time, from the job's own steps."""
-    kind: Ints
-    """Number of its kind, from 0."""
-    days: Floats
-    """Share of its time on each day: a row a job."""
-    nodes: Sequence[Ints]
-    """Numbers of its nodes, from 0."""
 
 
 @dataclass
@@ -77,6 +58,17 @@ class Spell:
     error: float = 0.0
     odds: Floats = field(default_factory=lambda: np.zeros(1))
     """Logarithm of the probability of each place for ``first``."""
+
+
+class Suspect(NamedTuple):
+    """Nodes of which one is perhaps slow: chance makes a healthy fleet look so now and then."""
+
+    nodes: tuple[int, ...]
+    jobs: Ints
+    """The slow jobs, and those between them."""
+    effect: float
+    """Logarithm of the factor on the step time."""
+    error: float
 
 
 @dataclass(frozen=True)
@@ -112,69 +104,13 @@ class Effects:
     """Jobs of each node in the order of their start."""
     rivals: list[tuple[int, ...]]
     """Nodes of which one is slow, and their jobs do not tell which."""
-
-
-class _Table:
-    """Which job ran on which node: one entry a job and node, sorted by node and start."""
-
-    def __init__(self, jobs: Jobs, nodes: int) -> None:
-        counts = [len(each) for each in jobs.nodes]
-        job = np.repeat(np.arange(len(counts)), counts)
-        node = np.concatenate([*jobs.nodes, np.zeros(0, np.int64)]).astype(np.int64)
-        order = np.lexsort((job, node))
-        self.job, self.node = job[order], node[order]
-        self.begin = np.searchsorted(self.node, np.arange(nodes))
-        self.end = np.searchsorted(self.node, np.arange(nodes), side="right")
-
-    def jobs_of(self, node: int) -> Ints:
-        """The jobs of a node."""
-        return self.job[self.begin[node] : self.end[node]]
-
-
-class _Windows:
-    """Runs of consecutive jobs of one node: of lengths that grow by half, and all that
-    last to its end. One or two jobs accuse no node, but may explain what another did.
-    """
-
-    def __init__(self, table: _Table, weight: Floats) -> None:
-        """``weight``: of each entry, the reciprocal of its standard deviation."""
-        count = len(table.job)
-        begins = [np.arange(count)]
-        ends = [table.end[table.node]]
-        length = 1
-        while length < (table.end - table.begin).max(initial=0):
-            begin = np.arange(count - length + 1)
-            inside = table.node[begin] == table.node[begin + length - 1]
-            begins.append(begin[inside])
-            ends.append(begin[inside] + length)
-            length = -(-3 * length // 2)
-        self.begin, self.end = np.concatenate(begins), np.concatenate(ends)
-        self.short = self.end - self.begin < FEWEST_JOBS
-        self.node = table.node[self.begin]
-        self.passing = (self.end < table.end[self.node]).astype(int)
-        """1 for a window after which the node has other jobs."""
-        self.weight = weight
-        self.information = self.sums(weight**2)
-
-    def scores(self, clipped: Floats, spread: float = 0.0) -> Floats:
-        """Standard deviations by which the jobs of each window are slow. ``spread``: of
-        healthy nodes.
-        """
-        sums = self.sums(clipped * self.weight)
-        scores: Floats = sums / np.sqrt(self.information + (spread * self.information) ** 2)
-        return scores
-
-    def sums(self, values: Floats) -> Floats:
-        """The sum of each window."""
-        total = np.concatenate([[0.0], np.cumsum(values)])
-        found: Floats = total[self.end] - total[self.begin]
-        return found
+    suspects: list[Suspect]
 
 
 class _Fit:
     """Levels, days and spells, fitted to all jobs."""
 
-    def __init__(self, jobs: Jobs, table: _Table) -> None:
+    def __init__(self, jobs: Jobs, table: Table) -> None:
         self.jobs, self.table = jobs, table
         count = len(jobs.kind)
         self.kinds = int(jobs.kind.max(initial=-1)) + 1
@@ -270,68 +206,99 @@ def fitted(jobs: Jobs, nodes: int) -> Effects:
         no, none = np.zeros(0), np.zeros(0, np.int64)
         days = np.zeros(jobs.days.shape[1])
         return Effects(
-            no, no, no, no, days, 0.0, 0.0, none, no, none, [], np.zeros((0, 0)), no, no, [], []
+            no, no, no, no, days, 0.0, 0.0, none, no, none, [], np.zeros((0, 0)), no, no, [], [], []
         )
-    table = _Table(jobs, nodes)
+    table = Table(jobs, nodes)
     fit = _Fit(jobs, table)
-    rivals = _accuse(fit, table, nodes)
-    return _effects(fit, table, nodes, rivals)
+    rivals, suspects = _accuse(fit, table, nodes)
+    return _effects(fit, table, nodes, rivals, suspects)
 
 
-def _accuse(fit: _Fit, table: _Table, nodes: int) -> list[tuple[int, ...]]:
+def _accuse(fit: _Fit, table: Table, nodes: int) -> tuple[list[tuple[int, ...]], list[Suspect]]:
     """Add spells to the ``fit`` until no node is slower than chance; returns nodes that
-    cannot be told apart.
+    cannot be told apart, and those whose slowness chance does not quite explain.
     """
     rivals: list[tuple[int, ...]] = []
     doubtful = np.zeros(len(fit.residual), bool)
-    limits = np.full(2, np.inf)
+    barred: list[int] = []
+    sure = np.full(2, np.inf)
     while True:
-        windows = _Windows(table, 1 / fit.deviation[table.job])
-        clipped = np.clip(fit.residual / fit.deviation, -CLIP, CLIP)
-        clipped[doubtful] = 0.0
-        every = windows.scores(clipped[table.job], _spread(fit, table, nodes))
-        scores = np.where(windows.short, 0.0, every)
-        barred = [spell.node for spell in fit.spells] + [node for group in rivals for node in group]
-        scores[np.isin(windows.node, barred)] = 0.0
-        scores[windows.sums((clipped > 1)[table.job].astype(float)) < FEWEST_JOBS] = 0.0
-        if not (scores > limits[windows.passing]).any():
-            before, limits = limits, _limits(windows, table, clipped)
-            if (limits >= before).all() or not (scores > limits[windows.passing]).any():
+        windows = Windows(table, fit.jobs.kind, fit.deviation)
+        values = _values(fit, windows, doubtful)
+        every, scores = _scores(fit, windows, values, barred)
+        if not (scores > sure[windows.passing]).any():
+            before, (sure, likely) = sure, windows.limits(values)
+            if (sure >= before).all() or not (scores > sure[windows.passing]).any():
                 break
-        best = int(np.argmax(np.where(scores > limits[windows.passing], scores, 0.0)))
-        every[np.isin(windows.node, barred)] = 0.0
-        gains = np.maximum(every, 0.0) ** 2 - limits[windows.passing] ** 2
-        group = _alike(windows, table, gains, best)
+        best = int(np.argmax(np.where(scores > sure[windows.passing], scores, 0.0)))
+        group = _alike(windows, table, every, sure, best)
+        barred += group
         if len(group) == 1:
-            _add(fit, table, group[0])
+            _add(fit, table, windows, best)
+            if len(fit.spells) == MOST_SLOW:
+                break
         else:
             rivals.append(group)
             doubtful[table.job[windows.begin[best] : windows.end[best]]] = True
-    _clear(fit, table, nodes, float(limits[0]))
-    return rivals
+    _clear(fit, table, nodes, float(sure[0]))
+    barred = [spell.node for spell in fit.spells] + [node for group in rivals for node in group]
+    return rivals, _suspects(fit, table, doubtful, barred, likely)
 
 
-def _limits(windows: _Windows, table: _Table, clipped: Floats) -> Floats:
-    """The scores that the slowest lasting and the slowest passing window of a healthy
-    fleet exceed with the chances FALSE_ALARMS: jobs are shuffled, and the largest scores
-    follow Gumbel's distribution.
+def _values(fit: _Fit, windows: Windows, doubtful: NDArray[np.bool_]) -> Floats:
+    """By how many standard deviations each job is slow beside the others of its kind."""
+    values = windows.centred(np.clip(fit.residual / fit.deviation, -CLIP, CLIP))
+    values[doubtful] = 0.0
+    return values
+
+
+def _scores(
+    fit: _Fit, windows: Windows, values: Floats, barred: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """The score of each window but those of ``barred`` nodes, and the same of those alone
+    that can accuse a node.
     """
-    rng = np.random.default_rng(SEED)
-    largest = np.zeros((SHUFFLES, 2))
-    lasting, passing = (~windows.short & (windows.passing == each) for each in (0, 1))
-    for row in largest:
-        scores = windows.scores(rng.permutation(clipped)[table.job])
-        row[:] = scores[lasting].max(initial=0.0), scores[passing].max(initial=0.0)
-    scale = largest.std(axis=0) * np.sqrt(6) / np.pi
-    chances = np.log(-np.log1p(-np.array(FALSE_ALARMS)))
-    limits: Floats = largest.mean(axis=0) - scale * (np.euler_gamma + chances)
-    return limits
+    shares = windows.shares(values)
+    every = windows.scores(shares)
+    every[np.isin(windows.node, barred)] = 0.0
+    # A slow node that is not yet found makes all jobs look noisy, and slow ones less so.
+    slow = (values > min(1.0, values.max(initial=0.0) / 2)).astype(float)
+    effect, error = windows.effects(fit.residual, values, shares)
+    few = windows.short | (windows.sums(slow) < FEWEST_JOBS)
+    return every, np.where(few | (effect - Z90 * error < LEAST / 2), 0.0, every)
 
 
-def _alike(windows: _Windows, table: _Table, gains: Floats, best: int) -> tuple[int, ...]:
+def _suspects(
+    fit: _Fit, table: Table, doubtful: NDArray[np.bool_], barred: list[int], limits: Floats
+) -> list[Suspect]:
+    """Groups of nodes that explain slow jobs better than ``limits``, the best first."""
+    windows = Windows(table, fit.jobs.kind, fit.deviation)
+    spread = _spread(fit, table, len(table.begin))
+    suspects: list[Suspect] = []
+    while True:
+        values = _values(fit, windows, doubtful)
+        every, scores = _scores(fit, windows, values, barred)
+        if not (scores > limits[windows.passing]).any():
+            return suspects
+        best = int(np.argmax(np.where(scores > limits[windows.passing], scores, 0.0)))
+        group = _alike(windows, table, every, limits, best)
+        barred = [*barred, *group]
+        found = windows.effects(fit.residual, values, windows.shares(values))
+        effect, error = (float(each[best]) for each in found)
+        error = float(np.hypot(error, spread))
+        if effect - Z90 * error >= SUSPECT:
+            jobs = table.job[windows.begin[best] : windows.end[best]]
+            suspects.append(Suspect(group, jobs, effect, error))
+            doubtful[jobs] = True
+
+
+def _alike(
+    windows: Windows, table: Table, scores: Floats, limits: Floats, best: int
+) -> tuple[int, ...]:
     """The node of the window ``best``, and the others that ran most of its jobs and
     explain them nearly as well. One that recovered explains less: it has more windows.
     """
+    gains = np.maximum(scores, 0.0) ** 2 - limits[windows.passing] ** 2
     jobs = table.job[windows.begin[best] : windows.end[best]]
     found = {int(windows.node[best])}
     for place in np.flatnonzero(gains > gains[best] - 2 * SURE):
@@ -341,7 +308,7 @@ def _alike(windows: _Windows, table: _Table, gains: Floats, best: int) -> tuple[
     return tuple(sorted(found))
 
 
-def _spread(fit: _Fit, table: _Table, nodes: int) -> float:
+def _spread(fit: _Fit, table: Table, nodes: int) -> float:
     """Standard deviation of the effects of healthy nodes."""
     values, errors = _node_effects(fit, table, nodes)
     if (known := np.isfinite(errors)).sum() < FEWEST_OF_DAY:
@@ -350,7 +317,7 @@ def _spread(fit: _Fit, table: _Table, nodes: int) -> float:
     return float(np.sqrt(max(variance, 0.0)))
 
 
-def _node_effects(fit: _Fit, table: _Table, nodes: int) -> tuple[Floats, Floats]:
+def _node_effects(fit: _Fit, table: Table, nodes: int) -> tuple[Floats, Floats]:
     """What each node adds over all its jobs beyond what is explained, and its standard
     error; infinite for a node of which nothing is known.
     """
@@ -367,16 +334,22 @@ def _node_effects(fit: _Fit, table: _Table, nodes: int) -> tuple[Floats, Floats]
     return sums / known, np.where(information > 1e-9, known**-0.5, np.inf)
 
 
-def _add(fit: _Fit, table: _Table, node: int) -> None:
-    """Give ``node`` a spell, and fit everything again."""
-    spell = Spell(node, 0, 0)
-    fit.spells.append(spell)
+def _add(fit: _Fit, table: Table, windows: Windows, best: int) -> None:
+    """Give the node of the window ``best`` a spell, and fit everything again."""
+    node = int(windows.node[best])
+    first, last = int(windows.begin[best]), int(windows.end[best])
+    jobs = table.job[first:last]
+    begin = int(table.begin[node])
+    others = np.setdiff1d(np.arange(len(fit.residual)), jobs)
+    effect = float(fit.residual[jobs].mean() - fit.residual[others].mean())
+    fit.spells.append(Spell(node, first - begin, last - begin, effect))
     for _ in range(2):
-        _place(fit, table, len(fit.spells) - 1)
         fit.solve()
+        _place(fit, table, len(fit.spells) - 1)
+    fit.solve()
 
 
-def _place(fit: _Fit, table: _Table, place: int) -> None:
+def _place(fit: _Fit, table: Table, place: int) -> None:
     """Find the jobs of a spell that explain most; all up to the node's last job unless
     an end of its slowness is sure.
     """
@@ -405,7 +378,7 @@ def _place(fit: _Fit, table: _Table, place: int) -> None:
     spell.effect = float((sums[spell.last] - sums[spell.first]) / max(known, 1e-9))
 
 
-def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
+def _clear(fit: _Fit, table: Table, nodes: int, limit: float) -> None:
     """Withdraw what does not stand once all other effects are fitted."""
     while fit.spells:
         variances = np.diag(fit.covariance())[len(fit.known) :]
@@ -421,7 +394,13 @@ def _clear(fit: _Fit, table: _Table, nodes: int, limit: float) -> None:
         fit.solve()
 
 
-def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]) -> Effects:
+def _effects(
+    fit: _Fit,
+    table: Table,
+    nodes: int,
+    rivals: list[tuple[int, ...]],
+    suspects: list[Suspect],
+) -> Effects:
     jobs = fit.jobs
     covariance = fit.covariance()
     day, middle, day_spread = _days(fit, covariance)
@@ -450,6 +429,7 @@ def _effects(fit: _Fit, table: _Table, nodes: int, rivals: list[tuple[int, ...]]
         node_error=node_error,
         jobs_of=[*map(table.jobs_of, range(nodes))],
         rivals=rivals,
+        suspects=suspects,
     )
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from benchrun.measure.statistics import robust_deviation
 
 from .effects import Z90
-from .entry import Entry
-from .kinds import Kind
+from .entry import Entry, Kind
 from .model import Range
 
 WORDS = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED")

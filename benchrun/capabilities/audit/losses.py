@@ -9,8 +9,9 @@ import numpy as np
 
 from benchrun.measure.statistics import Floats
 
-from .effects import CLIP, Z90, Effects, Jobs
+from .effects import CLIP, Z90, Effects
 from .model import Range
+from .windows import Jobs
 
 HEALTHY = 0.006
 """Standard deviation of healthy nodes that is assumed, before their jobs tell."""

@@ -68,6 +68,8 @@ class Job(Frozen):
     """GPU-hours that it lost, by reason."""
     cause: Literal["slow_node", "slow_day", "failure", "choice"] | None
     """What cost most of them."""
+    slower_by: float | None = None
+    """Relative slowness of which no cause was found; null where it is noise."""
     evidence: str
     """What shows it, and what the job was compared with."""
 
@@ -80,13 +82,17 @@ class Node(Frozen):
     jobs: int
     """Its jobs that were compared; of an accused node, those since it is slow."""
     slower_by: Range | None
-    """Relative slowness of a job that it alone slows; null if nothing shows it."""
+    """Relative slowness of a job that it alone slows; null if nothing shows it. Of a node that
+    is not accused it is the mean over its jobs, other slow nodes of these included.
+    """
     since: str | None
     """Start of the first slow job of an accused node."""
     until: str | None = None
     """Start of the first job after the slow ones, if the node recovered."""
     accused: bool
     """Whether it is slower than chance explains."""
+    verdict: Literal["slow", "perhaps slow", "undecided", "as others", "not compared"]
+    """The same in words: one of several of which one is slow is undecided."""
 
 
 class TotalLost(Frozen):
@@ -109,6 +115,8 @@ class Total(Frozen):
 
     jobs: int
     """Number of jobs."""
+    compared: int
+    """Jobs of which another of the same kind ran here."""
     gpu_hours: float
     """GPU-hours that they had."""
     lost_gpu_hours: TotalLost
@@ -133,11 +141,11 @@ class Audit(Frozen):
     jobs: tuple[Job, ...]
     """Jobs by their start."""
     nodes: tuple[Node, ...]
-    """Nodes, the accused ones first."""
+    """Nodes, the accused ones first, then by their slowness."""
     slow_days: dict[str, Range]
     """Date of each slow day -> relative slowness of its jobs."""
     undecided: tuple[tuple[str, ...], ...]
-    """Nodes of which one is slow, and their jobs do not tell which."""
+    """Nodes of which one is slow, or perhaps slow, and their jobs do not tell which."""
     total: Total
     """All jobs together."""
     not_read: tuple[NotRead, ...]

@@ -34,7 +34,7 @@ from benchrun.measure.training import updates
 from benchrun.rundir.folder import RunDir
 from benchrun.vocabulary import DEGREES
 
-from .accounting import expanded
+from .accounting import expanded, without_ids
 from .effects import LEAST
 
 MANY = 64
@@ -397,7 +397,7 @@ def reading_of(log: Log, given: Setting) -> Reading:
         problem=_ending(log),
         began=log.began,
         printed=crc32(b"".join(column.tobytes() for column in log.steps.columns(*PRINTED))),
-        name=re.sub(r"[-_.]?\d{3,}", "", Path(log.file.partition(",")[0]).name.partition(".")[0]),
+        name=without_ids(Path(log.file.partition(",")[0]).name.partition(".")[0]),
     )
 
 

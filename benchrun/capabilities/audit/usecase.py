@@ -10,13 +10,13 @@ import numpy as np
 from benchrun.measure.statistics import Floats, robust_deviation
 
 from .accounting import allocations
-from .effects import LEAST, Z90, Effects, Jobs, fitted
-from .entry import Entry, date_text, entry_of
+from .effects import CLIP, LEAST, SUSPECT, Z90, Effects, fitted
+from .entry import Entry, Kind, date_text, entry_of, predicted
 from .failures import Failure, failures, total_failure
-from .kinds import Kind, predicted
 from .losses import Slowed, slowed
 from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, TotalLost
 from .reading import Part, read_folders
+from .windows import Jobs
 
 DAY_S = 86_400.0
 MOST_SPREAD = 0.05
@@ -143,15 +143,20 @@ def _audit(
     rows_of: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(compared.rows):
         rows_of[one.place].append(number)
-    guesses: dict[Kind | None, Expected | None] = {}
+    guesses: dict[Kind | None, Expected | str] = {}
     jobs = []
     for at, entry in enumerate(entries):
         rows = rows_of[at]
-        expected, losses, evidence = None, Lost(failure=failed[at].gpu_hours), []
+        expected, slower_by, evidence = None, None, []
+        losses = Lost(failure=failed[at].gpu_hours)
         if not rows:
             if entry.kind not in guesses:
                 guesses[entry.kind] = _guess(entry)
-            expected = guesses[entry.kind]
+            guess = guesses[entry.kind]
+            if isinstance(guess, Expected):
+                expected = guess
+            else:
+                evidence.append(f"no step time is expected: {guess}")
             if entry.kind in compared.mixed:
                 evidence.append("not compared: jobs of its name have very different step times")
         else:
@@ -166,14 +171,19 @@ def _audit(
                 choice=float(-kept * np.expm1(-behind)),
             )
             slowest = max(rows, key=lambda row: compared.effects.slow_by[row])
+            slower_by = _unexplained(compared.effects, compared.jobs, rows)
+            if slower_by:
+                evidence.append(f"{100 * slower_by:.1f} % slower, {_by(compared, entry)}")
             evidence += _reasons(compared, slowest, entry, words)
-        jobs.append(_job(entry, expected, losses, [failed[at].evidence, *evidence]))
+        jobs.append(_job(entry, expected, slower_by, losses, [failed[at].evidence, *evidence]))
     return Audit(
         jobs=tuple(jobs),
         nodes=tuple(_nodes(compared, entries)),
         slow_days=_slow_days(compared),
         undecided=tuple(_undecided(compared)),
-        total=_total(jobs, lost, total_failure(failed), price),
+        total=_total(
+            jobs, len({row.place for row in compared.rows}), lost, total_failure(failed), price
+        ),
         not_read=tuple(NotRead(log=log, why=why) for log, why in not_read),
     )
 
@@ -188,11 +198,34 @@ def _kept_hours(row: _Row, entries: Sequence[Entry], failed: Sequence[Failure]) 
     return float(entry.reading.seconds[inside][count].sum()) * (entry.num_gpus or 0) / 3600
 
 
-def _guess(entry: Entry) -> Expected | None:
-    """The step time of a job without another of its kind."""
+def _guess(entry: Entry) -> Expected | str:
+    """The step time of a job without another of its kind, or why there is none."""
     if entry.reading is None or entry.reading.step_time_s is None:
-        return None
+        return "no log of it has step times"
     return predicted(entry.reading, entry.setting)
+
+
+def _unexplained(effects: Effects, jobs: Jobs, rows: Sequence[int]) -> float | None:
+    """Relative slowness of the slowest row of a job that neither node, day nor noise
+    explains.
+    """
+    most = 0.0
+    for row in rows:
+        day = float(jobs.days[row] @ effects.day)
+        off = float(jobs.log_time[row] - effects.level[row] - day - effects.slow_by[row])
+        if off > max(SUSPECT, CLIP * float(effects.level_error[row])):
+            most = max(most, off)
+    return float(np.expm1(most)) if most else None
+
+
+def _by(compared: "_Compared", entry: Entry) -> str:
+    """The nodes of a job that may have slowed it."""
+    suspects = [suspect.nodes for suspect in compared.effects.suspects]
+    for group in [*compared.effects.rivals, *suspects]:
+        names = [compared.names[node] for node in group]
+        if mine := [name for name in names if name in entry.nodes]:
+            return f"perhaps by {' or '.join(mine)}"
+    return "no cause found"
 
 
 def _expected(effects: Effects, row: int, entry: Entry) -> Expected | None:
@@ -265,7 +298,13 @@ def _reasons(compared: _Compared, row: int, entry: Entry, choice: str) -> list[s
     return reasons
 
 
-def _job(entry: Entry, expected: Expected | None, lost: Lost, evidence: Sequence[str]) -> Job:
+def _job(
+    entry: Entry,
+    expected: Expected | None,
+    slower_by: float | None,
+    lost: Lost,
+    evidence: Sequence[str],
+) -> Job:
     reading = entry.reading
     shares = {
         "slow_node": lost.fault,
@@ -295,6 +334,7 @@ def _job(entry: Entry, expected: Expected | None, lost: Lost, evidence: Sequence
             "expected_s": expected,
             "lost_gpu_hours": lost,
             "cause": cause if shares[cause] > 0 else None,
+            "slower_by": slower_by,
             "evidence": "; ".join(words) or "no other job of its kind ran here",
         }
     )
@@ -304,34 +344,50 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
     """Every node, the slowest accused one first."""
     effects = compared.effects
     spells = {spell.node: spell for spell in effects.spells}
+    suspects = {one: each for each in effects.suspects for one in each.nodes}
+    rivals = {one for group in effects.rivals for one in group}
     found = []
     for number, name in enumerate(compared.names):
         mine, since, until = effects.jobs_of[number], None, None
-        spell = spells.get(number)
-        if spell:
+        effect, error = effects.node[number], effects.node_error[number]
+        verdict = "undecided" if number in rivals else "as others"
+        if spell := spells.get(number):
             since = date_text(compared.rows[mine[spell.first]].start)
             if spell.last < len(mine):
                 until = date_text(compared.rows[mine[spell.last]].start)
-            mine = mine[spell.first : spell.last]
-        slower_by = _slower(effects.node[number], effects.node_error[number])
+            mine, verdict = mine[spell.first : spell.last], "slow"
+        elif suspect := suspects.get(number):
+            verdict = "perhaps slow" if len(suspect.nodes) == 1 else "undecided"
+            mine = np.intersect1d(mine, suspect.jobs)
+            effect, error = suspect.effect, suspect.error
+        slower_by = _slower(effect, error)
         found.append(
-            Node(
-                node=name,
-                jobs=len({compared.rows[job].place for job in mine}),
-                slower_by=slower_by,
-                since=since,
-                until=until,
-                accused=spell is not None,
+            Node.model_validate(
+                {
+                    "node": name,
+                    "jobs": len({compared.rows[job].place for job in mine}),
+                    "slower_by": slower_by,
+                    "since": since,
+                    "until": until,
+                    "accused": spell is not None,
+                    "verdict": verdict if slower_by else "not compared",
+                }
             )
         )
-    others = {name for each in entries for name in each.nodes} - set(compared.names)
-    found += [Node(node=name, jobs=0, slower_by=None, since=None, accused=False) for name in others]
+    for name in {name for each in entries for name in each.nodes} - set(compared.names):
+        alone = Node(
+            node=name, jobs=0, slower_by=None, since=None, accused=False, verdict="not compared"
+        )
+        found.append(alone)
     return sorted(found, key=_order)
 
 
-def _order(node: Node) -> tuple[bool, float, str]:
+ORDER = ("slow", "perhaps slow", "undecided", "as others", "not compared")
+
+
+def _order(node: Node) -> tuple[int, float, str]:
     slow = node.slower_by.median if node.slower_by else 0.0
-    return not node.accused, -slow if node.accused else 0.0, node.node
+    return ORDER.index(node.verdict), -slow, node.node
 
 
 def _slower(effect: float, error: float) -> Range | None:
@@ -355,13 +411,17 @@ def _slow_days(compared: _Compared) -> dict[str, Range]:
 
 
 def _undecided(compared: _Compared) -> list[tuple[str, ...]]:
+    """Groups of nodes of which one is slow, or perhaps slow."""
     pairs = []
-    for pair in compared.effects.rivals:
+    several = [suspect.nodes for suspect in compared.effects.suspects if len(suspect.nodes) > 1]
+    for pair in [*compared.effects.rivals, *several]:
         pairs.append(tuple(sorted(compared.names[node] for node in pair)))
     return pairs
 
 
-def _total(jobs: Sequence[Job], lost: Slowed, failure: Range, price: float | None) -> Total:
+def _total(
+    jobs: Sequence[Job], compared: int, lost: Slowed, failure: Range, price: float | None
+) -> Total:
     gone = TotalLost(
         fault=lost.total_fault,
         day=lost.total_day,
@@ -379,7 +439,9 @@ def _total(jobs: Sequence[Job], lost: Slowed, failure: Range, price: float | Non
             choice=gone.choice * price,
         )
     hours = sum(each.gpu_hours or 0.0 for each in jobs)
-    return Total(jobs=len(jobs), gpu_hours=hours, lost_gpu_hours=gone, lost_money=money)
+    return Total(
+        jobs=len(jobs), compared=compared, gpu_hours=hours, lost_gpu_hours=gone, lost_money=money
+    )
 
 
 def _times(value: Range, price: float) -> Range:

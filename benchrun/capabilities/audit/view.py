@@ -6,6 +6,7 @@ from benchrun import extensions
 from benchrun.show.junit import Case, suite
 from benchrun.show.section import Section
 from benchrun.show.table import Table, plain
+from benchrun.site.nodes import folded
 
 from .model import Audit, Job, Node, Range
 
@@ -13,10 +14,8 @@ MOST_JOBS = 20
 """Jobs that a terminal lists: those that lost most."""
 MOST_NOT_READ = 10
 TITLE = "benchrun audit"
-SUSPECT = 0.02
-"""Least relative slowness, at the lower end of its interval, of a node that is named without
-being accused.
-"""
+MOST_NODES = 10
+"""Nodes that a terminal lists: the slowest, and all that are not as others."""
 
 
 def audit_text(audit: Audit) -> str:
@@ -52,21 +51,31 @@ def audit_junit(audit: Audit) -> str:
 
 def _first(audit: Audit) -> str:
     """The answer in one line."""
-    names = ", ".join(node.node for node in audit.accused)
-    slow = f"SLOW NODES {names}" if names else "no node is slower than chance explains"
-    if suspects := ", ".join(node.node for node in _suspects(audit)):
-        slow = f"SLOW NODES {names}; perhaps {suspects}" if names else f"PERHAPS SLOW {suspects}"
+    perhaps = [node.node for node in audit.nodes if node.verdict == "perhaps slow"]
+    doubts = [f"perhaps {name}" for name in perhaps]
+    doubts += [f"one of {', '.join(group)}" for group in audit.undecided]
+    slow = len(_unexplained(audit))
     total = audit.total
-    return f"{slow}: {total.jobs} jobs, {total.gpu_hours:,.0f} GPU-hours"
+    if audit.accused:
+        answer = f"SLOW NODES {', '.join(node.node for node in audit.accused)}"
+        answer = "; ".join([answer, *doubts])
+    elif doubts:
+        answer = f"UNDECIDED, slow is {'; '.join(doubts)}"
+    elif slow:
+        jobs = "1 job is" if slow == 1 else f"{slow} jobs are"
+        answer = f"no node is accused, but {jobs} slower and no cause was found"
+    elif not total.compared:
+        answer = "nothing to compare, no two jobs are of one kind"
+    else:
+        answer = "no node is slower than chance explains"
+    compared = f"{total.compared} of {total.jobs} jobs compared with others of their kind"
+    return f"{answer}: {compared}, {total.gpu_hours:,.0f} GPU-hours"
 
 
-def _suspects(audit: Audit) -> list[Node]:
-    """Nodes that look slow, and whose jobs do not exclude chance."""
-    found = []
-    for node in audit.nodes:
-        if not node.accused and node.slower_by and node.slower_by.low >= SUSPECT:
-            found.append(node)
-    return found
+def _unexplained(audit: Audit) -> list[Job]:
+    """Jobs that are slower without a cause, the slowest first."""
+    found = [job for job in audit.jobs if job.slower_by]
+    return sorted(found, key=lambda job: -(job.slower_by or 0.0))
 
 
 def _sentence(node: Node) -> str:
@@ -87,21 +96,14 @@ def _percent(value: Range) -> str:
 
 def _sections(audit: Audit, most: int) -> Iterator[Section]:
     yield Section("lost", "Lost", "GPU-hours, with intervals of 90 %", tables=(_lost(audit),))
-    if audit.accused:
-        rows = []
-        for node in audit.accused:
-            assert node.slower_by is not None
-            rows.append([node.node, _percent(node.slower_by), node.jobs, node.since, node.until])
-        titles = ("node", "slower by", "jobs", "since", "until")
+    shown = [node for node in audit.nodes if node.verdict != "not compared"]
+    if shown:
+        slowest = shown[: max(MOST_NODES, sum(node.verdict != "as others" for node in shown))]
+        listed = slowest if most < len(audit.jobs) else shown
         text = "a job is as slow as the slowest of its nodes"
-        yield Section("nodes", "Slow nodes", text, tables=(Table(titles, rows),))
-    if suspects := _suspects(audit):
-        rows = [
-            [node.node, _percent(node.slower_by), node.jobs] for node in suspects if node.slower_by
-        ]
-        text = "they look slow, and their jobs do not exclude chance: benchrun nodes checks them"
-        table = Table(("node", "slower by", "jobs"), rows)
-        yield Section("suspects", "Perhaps slow", text, tables=(table,))
+        if len(listed) < len(shown):
+            text += f"; the {len(listed)} slowest of {len(shown)} nodes"
+        yield Section("nodes", "Nodes", text, tables=(_nodes(listed),))
     if audit.slow_days:
         days = [[day, _percent(slow)] for day, slow in audit.slow_days.items()]
         table = Table(("day", "slower by"), days)
@@ -111,12 +113,16 @@ def _sections(audit: Audit, most: int) -> Iterator[Section]:
         text = "one of them is slow, and their jobs do not tell which"
         yield Section("undecided", "Undecided", text, tables=(pairs,))
     losing = sorted(filter(_loss, audit.jobs), key=lambda job: -_loss(job))
+    slow = _unexplained(audit)
+    if slow:
+        text = f"{len(slow)} jobs are slower than others of their kind, beyond noise"
+        yield Section("slower", "Slower, no cause found", text, tables=(_jobs(slow[:most]),))
     if losing:
-        shown = losing[:most]
+        jobs = losing[:most]
         text = f"{len(losing)} lost GPU-hours"
-        if len(shown) < len(losing):
-            text += f", the {len(shown)} that lost most"
-        yield Section("jobs", "Jobs", text, tables=(_jobs(shown),))
+        if len(jobs) < len(losing):
+            text += f", the {len(jobs)} that lost most"
+        yield Section("jobs", "Jobs", text, tables=(_jobs(jobs),))
     if audit.not_read:
         rows = [[each.log, each.why] for each in audit.not_read]
         text = f"{len(rows)} files and lines gave no job"
@@ -152,13 +158,26 @@ def _cells(value: Range | float) -> list[object]:
     return [round(value, 1), None, None]
 
 
+def _nodes(nodes: list[Node]) -> Table:
+    rows = []
+    for node in nodes:
+        assert node.slower_by is not None
+        dates = [node.since, node.until]
+        rows.append([node.node, node.jobs, _percent(node.slower_by), node.verdict, *dates])
+    return Table(("node", "jobs", "slower by", "verdict", "since", "until"), rows)
+
+
 def _jobs(jobs: list[Job]) -> Table:
     rows = []
     for job in jobs:
         expected = job.expected_s.median if job.expected_s else None
         where = job.job_id or job.log
-        what = f"{job.model or '?'}, {job.precision or '?'}, {job.num_gpus or '?'} GPUs"
+        gpus = f"{job.num_gpus} GPUs" if job.num_gpus else None
+        what = ", ".join(filter(None, (job.model, job.precision, gpus)))
         times = [job.step_time_s, expected]
-        rows.append([where, what, job.state, *times, round(_loss(job), 2), job.cause, job.evidence])
-    titles = ("job", "work", "state", "step s", "expected s", "lost GPU-hours", "to", "evidence")
-    return Table(titles, rows)
+        nodes = folded(job.nodes)
+        to = "slower" if job.slower_by else job.cause
+        lost = round(_loss(job), 2)
+        rows.append([where, what, nodes, job.state, *times, lost, to, job.evidence])
+    titles = "job", "work", "nodes", "state", "step s", "expected s", "lost GPU-hours", "to"
+    return Table((*titles, "evidence"), rows)

@@ -31,8 +31,9 @@ from benchrun.measure.changes import changes
 from benchrun.measure.statistics import Interval, confidence_interval
 from benchrun.show.frameworks import alike, left_out
 from benchrun.show.table import Table
+from benchrun.site.nodes import folded
 
-from .run import LONGEST, folded, hosts_of
+from .run import LONGEST, hosts_of
 
 BLAMED = ("slow_rank", "slow_node", "data", "host", "clocks", "power")
 """Causes that blame the node that they name."""

@@ -1,6 +1,6 @@
 """One run of a page: its row, and its section."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import log
 from typing import Any
 
@@ -17,6 +17,7 @@ from benchrun.show.readable import READ, served
 from benchrun.show.repeats import metric_of
 from benchrun.show.table import Table
 from benchrun.show.terminal import basis_rows, spec_rows
+from benchrun.site.nodes import folded
 
 from .parts import escape, slots, table_html, verdict_html
 
@@ -73,26 +74,6 @@ def explanation_of(known: Evidence | None) -> Explanation | None:
 def hosts_of(run: RunResult) -> list[str]:
     """The nodes of a run."""
     return [str(node.get("host")) for node in objects(run.environment.get("nodes"))]
-
-
-def folded(hosts: Sequence[str]) -> str:
-    """Nodes as Slurm writes them: ``hgx-[01-04,07]``."""
-    groups: dict[tuple[str, int], list[str]] = {}
-    for host in dict.fromkeys(hosts):
-        stem = host.rstrip("0123456789")
-        number = host[len(stem) :]
-        groups.setdefault((stem, len(number)), []).append(number)
-    texts = []
-    for (stem, _), numbers in groups.items():
-        spans: list[list[str]] = []
-        for number in sorted(numbers):
-            if spans and int(number) == int(spans[-1][-1]) + 1:
-                spans[-1] = [spans[-1][0], number]
-            else:
-                spans.append([number])
-        inner = ",".join("-".join(span) for span in spans)
-        texts.append(stem + (f"[{inner}]" if len(numbers) > 1 else inner))
-    return ", ".join(texts)
 
 
 def row(run: RunResult, name: str, number: int) -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from benchrun.judge.measured import by_point
 from benchrun.show.readable import point_labels
 from benchrun.show.runs import ratio_of
+from benchrun.site.nodes import folded
 
 from .findings import Changed, Findings, gpu_hours_of, hours_longer
 from .parts import escape
-from .run import folded, hosts_of
+from .run import hosts_of
 
 MOST = 5
 """Entries that are shown."""

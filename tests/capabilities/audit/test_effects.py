@@ -1,10 +1,13 @@
 """Effects of nodes and days on planted jobs: who is accused, since when, by how much; who is not."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
-from benchrun.capabilities.audit.effects import Jobs, fitted
+from benchrun.capabilities.audit.effects import fitted
 from benchrun.capabilities.audit.losses import slowed
+from benchrun.capabilities.audit.windows import Jobs
 
 DAYS, A_DAY, KINDS = 20, 60, 8
 
@@ -51,6 +54,46 @@ def test_slow_nodes_are_named_with_their_begin_and_size() -> None:
     assert abs(spells[17].first - sum(job < 600 for job in own)) <= 2
     assert np.flatnonzero(found.day).tolist() == [5]
     assert found.day[5] == pytest.approx(np.log(1.05), abs=0.006)
+
+
+def large_jobs(seed: int, nodes: int, slow: Mapping[int, float], begin: int = 9) -> Jobs:
+    """60 jobs of one kind on ``nodes`` of 24 nodes, six a day; ``slow``: node -> factor from
+    job ``begin`` on.
+    """
+    rng = np.random.default_rng(seed)
+    chosen, times = [], rng.normal(0, 0.003, 60)
+    for job in range(60):
+        chosen.append(np.sort(rng.choice(24, nodes, replace=False)))
+        factors = [factor for node, factor in slow.items() if node in chosen[-1] and job >= begin]
+        times[job] += np.log(max(factors, default=1.0))
+    return Jobs(times, np.full(60, 4e-4), np.zeros(60, np.int64), np.eye(10)[np.arange(60) // 6], chosen)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("nodes", "slow"), [(14, {7: 1.08}), (14, {7: 1.03}), (8, {7: 1.08, 11: 1.08}), (8, {7: 1.1, 11: 1.06, 15: 1.04})]
+)
+def test_nodes_that_make_half_of_all_jobs_slow_are_accused(seed: int, nodes: int, slow: dict[int, float]) -> None:
+    found = fitted(large_jobs(seed, nodes, slow), 24)
+    assert {spell.node for spell in found.spells} == set(slow)
+    for spell in found.spells:
+        assert spell.effect == pytest.approx(np.log(slow[spell.node]), abs=0.005)
+
+
+def test_no_node_of_a_healthy_fleet_of_large_jobs_is_accused_or_suspected() -> None:
+    for seed in range(3):
+        found = fitted(large_jobs(seed, 14, {}), 24)
+        assert (found.spells, found.rivals, found.suspects) == ([], [], [])
+
+
+def test_three_slow_jobs_accuse_their_node_and_two_make_it_perhaps_slow() -> None:
+    for slow_jobs, accused, suspected in ((2, [], [(7,)]), (3, [7], [])):
+        jobs = large_jobs(3, 4, {})
+        own = [job for job, nodes in enumerate(jobs.nodes) if 7 in nodes]
+        jobs.log_time[own[-slow_jobs:]] += np.log(1.08)
+        found = fitted(jobs, 24)
+        assert [spell.node for spell in found.spells] == accused
+        assert [suspect.nodes for suspect in found.suspects] == suspected
 
 
 def test_a_node_that_recovered_has_an_end() -> None:
