@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many runs to show if none is named.",
+    help="How many runs of a folder to show, the newest.",
 )
 @click.option(
     "--state",
@@ -45,10 +45,11 @@ def status(
     as_json: bool,
 ) -> int:
     """Show how RUNS are going (by default the newest): state, job, nodes, age, steps,
-    and how each ended.
+    and how each ended. A folder stands for the newest of its runs.
     """
     _check_states(states)
-    chosen, code = opened(runs, None if states or recipe else last)
+    newest = None if states or recipe else last
+    chosen, code = opened(runs, newest, lambda name: api.runs_at(name)[-newest if newest else 0 :])
     observations = {
         each.run: each for each in api.observe([run for run in chosen if _is_of(run, recipe)])
     }
@@ -74,7 +75,9 @@ def status(
 def no_runs(*kinds: str | None) -> str:
     """A remark that the runs folder has no run of these ``kinds``."""
     what = " ".join(filter(None, [*kinds, "runs"]))
-    return f"no {what} in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder"
+    folder = paths.runs_dir().absolute()
+    hint = "go to the directory that you launched from"
+    return f"no {what} in {folder}: {hint}, or set BENCHRUN_RESULTS to the folder that holds runs/"
 
 
 def _check_states(states: tuple[str, ...]) -> None:

@@ -115,6 +115,7 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
                 if Path(name).is_file():
                     kind = "file"
                 hint = "parse, compare, explain and diff read logs, fingerprint reads traces"
+                hint += "; status and report take a folder of runs"
                 raise UserError(f"is a {kind}, and no run", where=name, hint=hint)
             raise UserError(
                 f"no run is called '{name}' in {root}, and no file or directory is", hint=hint

@@ -28,6 +28,7 @@ from benchrun.rundir.artifacts import (
     Progress,
     stated_network,
 )
+from benchrun.rundir.find import launch_time
 from benchrun.rundir.folder import RunDir
 from benchrun.rundir.network import slow_network
 
@@ -181,9 +182,16 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "quiet_s": round(observation.quiet_s, 1),
         "note": "; ".join(filter(None, (slow, observation.note))),
         "network": network.words if network else None,
-        "age_s": round(max(0.0, (run.clock() or clock.now()) - (run.created or clock.now())), 1),
+        "age_s": round(_age_s(run), 1),
         "step_time_s": step_time_s or None,
     }
+
+
+def _age_s(run: RunDir) -> float:
+    """Seconds since the launch. A kept run's files are as old as its copy: its id tells."""
+    launched = launch_time(run.run_id) if run.read_only else None
+    created = launched.timestamp() if launched else run.created
+    return max(0.0, (run.clock() or clock.now()) - (created or clock.now()))
 
 
 def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:

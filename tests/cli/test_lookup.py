@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from test_contract import POINT, call, document
 
 from benchrun import api, hardware, paths
+from benchrun.rundir.find import launch_time
 from benchrun.show.listing import span
 from benchrun.show.point import BAR, bar
 from benchrun.show.status import age, status_lines
@@ -377,3 +379,13 @@ def test_numbers_of_nodes_are_understood() -> None:
     result = call("show", "llama3.1-8b", "--nodes", "8")
     assert result.returncode == 2
     assert "--num-gpus" in result.stderr
+
+
+def test_status_of_a_folder_lists_its_newest_runs_with_the_age_of_their_launch() -> None:
+    result = call("status", paths.MEASURED, "--last", 3, "--json")
+    rows = json.loads(result.stdout)
+    assert len(rows) == 3
+    for row in rows:
+        launched = launch_time(row["run_id"])
+        assert launched is not None
+        assert row["age_s"] == pytest.approx(time.time() - launched.timestamp(), abs=600)
