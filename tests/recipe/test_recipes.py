@@ -14,6 +14,7 @@ from benchrun.recipes.resolve import resolve
 from benchrun.recipes.select import Request
 from benchrun.recipes.study import expand
 from benchrun.runspec.cluster import Cluster
+from benchrun.usecases.expectations import expected_step
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
 
@@ -50,6 +51,9 @@ def test_every_shipped_cluster_and_suite_is_legal() -> None:
             if spec.workload != "training":
                 continue
             assert warning(spec) is None or spec.recipe in ("nemotron4-340b", "mixtral-8x7b", "llama3.1-405b")
+            expected = expected_step(spec)
+            steps_s = expected.high * spec.training.steps if expected else 0.0
+            assert steps_s < spec.cluster.time_limit_s, f"{name}: {spec.recipe} on {spec.num_gpus} GPUs"
 
 
 def test_an_unknown_key_is_named_with_file_line_and_the_key_that_was_meant(tmp_path: Path) -> None:
