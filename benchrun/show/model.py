@@ -5,7 +5,6 @@ and of the pages in docs/.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchrun.judge.measured import by_point
 from benchrun.judge.references import load_references
 from benchrun.judge.verdict import RunResult
 from benchrun.rundir.find import stamp_of
@@ -14,7 +13,7 @@ from benchrun.runspec.spec import TrainingSpec
 from .curve import CurveView
 from .frameworks import ValidRun, alike, left_out, side_by_side, valid_runs
 from .published import Pair, pairs
-from .readable import point_labels, readable
+from .readable import named_points, readable
 from .runs import identified, ratio_line
 from .scaling import ratios
 from .table import Table
@@ -83,8 +82,4 @@ def _points(results: Sequence[RunResult]) -> list[tuple[str, list[ValidRun]]]:
     for each in results:
         if each.numbers and isinstance(each.spec, TrainingSpec):
             valid.append(each)
-    points = by_point(valid)
-    found = []
-    for name, point in zip(point_labels([point[0].spec for point in points]), points, strict=True):
-        found.append((name, valid_runs(point)))
-    return found
+    return [(name, valid_runs(point)) for name, point in named_points(valid)]

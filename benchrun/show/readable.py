@@ -38,11 +38,9 @@ SPEED = ("ratio", "low", "high")
 
 def readable(results: Sequence[RunResult]) -> Table:
     """One row per point. A column in which no row has anything is left out."""
-    points = by_point(results)
     rows = []
-    names = point_labels([point[0].spec for point in points])
     records = points_by_repeats(results).records()
-    for name, point, record in zip(names, points, records, strict=True):
+    for (name, point), record in zip(named_points(results), records, strict=True):
         row = [name, brief(record["layout"]) or None, *map(record.get, NAMES), record["runs"]]
         for key in SPEED:
             row.append(None if record[key] is None else f"{record[key]:.3f}")
@@ -91,6 +89,13 @@ def brief(layout: str) -> str:
     nothing is split.
     """
     return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()
+
+
+def named_points(results: Sequence[RunResult]) -> list[tuple[str, list[RunResult]]]:
+    """The repeats of each point together, with its name."""
+    points = by_point(results)
+    names = point_labels([point[0].spec for point in points])
+    return list(zip(names, points, strict=True))
 
 
 def point_labels(specs: Sequence[RunSpec]) -> list[str]:

@@ -68,8 +68,9 @@ def speed_text(ratio: SpeedRatio) -> str:
     ends = f"at least {ratio.low:.3f}"
     if ratio.high is not None:
         ends = f"{ratio.low:.3f} to {ratio.high:.3f}"
-    whose = "predicted" if ratio.reference == PREDICTION else "reference's"
-    return f"{ratio.value:.3f} of the {whose} ({ends})"
+    if ratio.reference == PREDICTION:
+        return f"{ratio.value:.3f} of the predicted ({ends})"
+    return f"{ratio.value:.3f} of the reference's ({ends})"
 
 
 def errors_text(rates: ErrorRates) -> str:

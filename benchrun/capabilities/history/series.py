@@ -177,7 +177,7 @@ def history_of(runs: Sequence[RunResult], by: By = "point") -> History:
             for value in _values(run, by):
                 parts.setdefault(value, []).append(run)
         for value, part in parts.items():
-            title = name if value is None else f"{name}; {value}"
+            title = "; ".join(filter(None, (name, value)))
             series.append(_series(title, point[0][0], value, part))
     series.sort(key=lambda one: (-one.slower_by, one.name))
     return History(by=by, series=tuple(series), left_out=tuple(left_out))
@@ -203,7 +203,7 @@ def _run(result: RunResult) -> HistoryRun | None:
         step_time_s=time,
         tokens_per_s_per_gpu=numbers.metrics["tokens_per_s_per_gpu"],
         verdict=result.judgement,
-        clock_mhz=numbers.telemetry.sm_clock_mhz if numbers.telemetry else None,
+        clock_mhz=getattr(numbers.telemetry, "sm_clock_mhz", None),
         facts={
             column: tuple(dict.fromkeys(filter(None, values)))
             for column, values in _facts(spec, result.environment)
@@ -339,8 +339,9 @@ def changed_between(before: Sequence[HistoryRun], after: Sequence[HistoryRun]) -
     clocks = []
     for side in (before, after):
         known = [run.clock_mhz for run in side if run.clock_mhz]
-        clocks.append(median(known) if known else 0.0)
-    if all(clocks) and abs(clocks[1] / clocks[0] - 1) >= NOTICEABLE:
+        if known:
+            clocks.append(median(known))
+    if len(clocks) == 2 and abs(clocks[1] / clocks[0] - 1) >= NOTICEABLE:
         first, second = (f"{clock:.0f}" for clock in clocks)
         yield Changed(column=CLOCK, before=(first,), after=(second,))
     for column in before[0].facts:

@@ -125,7 +125,7 @@ def change_sentence(change: Change) -> str:
 
 def changed_text(one: Changed) -> str:
     """A column with its values on the two sides of a change."""
-    nothing = "the defaults" if one.column == "options" else "none"
+    nothing = {"options": "the defaults"}.get(one.column, "none")
     before, after = (", ".join(values) or nothing for values in (one.before, one.after))
     return f"{one.column} {before} -> {after}"
 

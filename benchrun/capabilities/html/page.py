@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 import benchrun
-from benchrun.judge.measured import by_point
 from benchrun.judge.verdict import RunResult
 from benchrun.show.model import ReportModel
-from benchrun.show.readable import point_labels
+from benchrun.show.readable import named_points
 from benchrun.show.runs import site_name
 from benchrun.show.section import Section
 
@@ -116,10 +115,8 @@ def _sentence(text: str) -> str:
 
 def _names(results: Sequence[RunResult]) -> list[str]:
     """The name of each run's point."""
-    points = by_point(results)
     of_run = {}
-    labels = point_labels([point[0].spec for point in points])
-    for point, name in zip(points, labels, strict=True):
+    for name, point in named_points(results):
         for run in point:
             of_run[run.run_id] = name
     return [of_run[run.run_id] for run in results]

@@ -5,8 +5,7 @@ evidence on the page and the command to go on with.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchrun.judge.measured import by_point
-from benchrun.show.readable import point_labels
+from benchrun.show.readable import named_points
 from benchrun.show.runs import ratio_of
 from benchrun.site.nodes import folded
 
@@ -116,9 +115,7 @@ def _slow_points(found: Findings) -> Iterator[Entry]:
     for group in _slower(found).values():
         for each in group:
             known |= {run.run_id for run in each.after}
-    points = by_point(found.alike)
-    labels = point_labels([point[0].spec for point in points])
-    for name, repeats in zip(labels, points, strict=True):
+    for name, repeats in named_points(found.alike):
         slow = [run for run in repeats if "slow" in run.judgement]
         newest = max(repeats, key=lambda run: str(run.launched))
         if newest not in slow or newest.run_id in known:
