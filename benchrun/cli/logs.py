@@ -12,7 +12,7 @@ import click
 from benchrun import api, extensions, kept, paths
 from benchrun.errors import UserError
 from benchrun.files import check_new, write_new
-from benchrun.rundir.artifacts import SPEC, STDOUT
+from benchrun.rundir.artifacts import SPEC, STDOUT, VERDICT
 from benchrun.vocabulary import MOST_LAYERS, Exit, worst
 
 from .complete import runs_or_files
@@ -292,7 +292,10 @@ def print_verdicts(
     for run in runs:
         why = " (not one of your runs)" if run.read_only else ""
         if not run.writable:
-            say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
+            stored = run.read_json(VERDICT) or {}
+            name = str(stored.get("verdict", "none")).replace("_", " ")
+            words = f"the verdict is only printed; reports show the stored one, {name}"
+            say(f"warning: {run.path} cannot be written{why}: {words}")
 
     def judge(group: "Sequence[RunDir]") -> "Result":
         judgement = api.judge_runs(group, warmup, reference, others=runs)
