@@ -58,12 +58,17 @@ def formatted(
     if form == "csv":
         return as_csv(report.rows(by))
     if by == "framework":
+        if not report.frameworks.rows:
+            return f"{ONE_FRAMEWORK}\n"
         if form == "markdown":
             return markdown(report.frameworks)
         return fitted(capitals(frameworks_table(report.frameworks)), width, SPARE_OF_FRAMEWORKS)
     if one:
         return run_page(report.results[0])
     return _points(report, form, width)
+
+
+ONE_FRAMEWORK = "no training was run with two frameworks: there is nothing to compare (benchrun report has the runs)"
 
 
 def _points(report: ReportModel, form: str, width: int | None) -> str:

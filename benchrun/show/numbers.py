@@ -34,6 +34,8 @@ def _why_no_mfu(metrics: Metrics) -> str:
         return f"no peak is listed for {metrics.gpu} at {metrics.precision}"
     if not_understood([metrics]):
         return "options of the log are not understood"
+    if metrics.tokens_per_s_per_gpu.median:
+        return "the model is unknown: write `model:` into the recipe, or name one with --recipe"
     return "the tokens per step are unknown"
 
 

@@ -28,7 +28,8 @@ BATCH_PER_GPU = 4
 """Sequences of a step for each GPU: the same work in every layout."""
 COMMON = {
     "gbs_per_gpu": BATCH_PER_GPU,
-    "derived": "the fastest layout that fits, as benchrun predicts",
+    "derived": "predicted to be the fastest layout that fits, without virtual stages and context "
+    "parallelism; study --tune searches these too",
 }
 """Keys of each group of points."""
 

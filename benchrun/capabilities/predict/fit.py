@@ -1,7 +1,8 @@
 """Fit the constants and print how well rows that were left out are predicted: ``python
 -m benchrun.capabilities.predict.fit``.
 
-With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv,
+With ``--write`` constants.csv and calibration.csv are written, with ``--points`` the
+rows of the second that follow from recipes. Rows: published.csv,
 single_node.csv, the kept runs.
 """
 
@@ -23,6 +24,7 @@ from benchrun.runspec.spec import TrainingSpec
 from . import constants, residuals, rows, runs, software
 from .estimation import Index, Table
 from .kinship import Array, Kinship
+from .prediction import usual
 from .software import MEGATRON
 from .workload import Workload
 
@@ -191,9 +193,9 @@ def report(data: Table) -> None:
         click.echo(left_out(data, [split]).line(name, split[1]))
 
 
-def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, float]) -> Kinship:
-    """The `solved` rows whose misses predictions know: those of the fit, more layouts on
-    one node, and published points."""
+def known_rows(data: Table, logs: Array, doubt: Array) -> Kinship:
+    """The rows whose misses predictions know: those of the fit, and more layouts on one
+    node."""
     misses = data.logs - data.predicted(logs)[: len(data.loads)]
     fitted = replace(data.kinship, residuals=misses, doubt=doubt)
     loads = []
@@ -202,10 +204,13 @@ def known_rows(data: Table, logs: Array, doubt: Array, spread: Mapping[str, floa
         if n % KNOWN == 0 and n % EVERY:
             loads.append(rows.workload_of_row(row))
             step_s.append(float(row["step_time_s"]))
-    known = fitted.joined(_missed(loads, step_s, logs))
-    published_loads, published_s = zip(*published_points(), strict=True)
-    points = _missed(published_loads, published_s, logs)
-    return residuals.solved(residuals.doubted(known, points, spread), spread)
+    return fitted.joined(_missed(loads, step_s, logs))
+
+
+def store_rows(known: Kinship, logs: Array, spread: Mapping[str, float]) -> None:
+    """Write ``known`` rows and published points to calibration.csv."""
+    loads, step_s = zip(*published_points(), strict=True)
+    residuals.store_residuals(known, _missed(loads, step_s, logs), spread)
 
 
 def _missed(loads: Sequence[Workload], step_s: Sequence[float], logs: Array) -> Kinship:
@@ -244,7 +249,15 @@ def write(data: Table) -> None:
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
     constants.store_constants(every_constant(data, logs, spread))
-    residuals.store_residuals(known_rows(data, logs, doubt, spread))
+    store_rows(known_rows(data, logs, doubt), logs, spread)
+
+
+def write_points() -> None:
+    """Store the published points anew, after a change of a recipe or a reference: no
+    constant changes."""
+    values = constants.fitted()
+    logs = np.log([values[name] for name in constants.constants_table()])
+    store_rows(residuals.rows_without_points(), logs, usual().spread)
 
 
 if __name__ == "__main__":
@@ -252,9 +265,13 @@ if __name__ == "__main__":
     parser.add_argument(
         "--write", action="store_true", help="fit to all rows, and store the constants"
     )
+    parser.add_argument(
+        "--points", action="store_true", help="store the published points of recipes anew"
+    )
     arguments = parser.parse_args()
-    everything = table()
-    if arguments.write:
-        write(everything)
+    if arguments.points:
+        write_points()
+    elif arguments.write:
+        write(table())
     else:
-        report(everything)
+        report(table())

@@ -7,7 +7,7 @@ given all rows, the interval its spread.
 
 import csv
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,8 +115,15 @@ def kind(load: Workload) -> str:
 @functools.cache
 def stored_rows() -> Kinship:
     """The rows of calibration.csv."""
-    rows = table(__file__, FILE)
+    return _read(table(__file__, FILE))
 
+
+def rows_without_points() -> Kinship:
+    """The stored rows that are no published points of recipes."""
+    return _read([row for row in table(__file__, FILE) if not row["point"]])
+
+
+def _read(rows: Sequence[Mapping[str, str]]) -> Kinship:
     def texts(name: str) -> list[str]:
         return [row[name] for row in rows]
 
@@ -138,13 +145,15 @@ def stored_rows() -> Kinship:
     )
 
 
-def store_residuals(rows: Kinship) -> None:
-    """Write `solved` rows to calibration.csv."""
+def store_residuals(known: Kinship, points: Kinship, values: Mapping[str, float]) -> None:
+    """Write the rows of both to calibration.csv, `solved`."""
+    rows = solved(doubted(known, points, values), values)
     with Path(__file__).with_name(FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         places = map("place{}".format, range(rows.places.shape[1]))
-        writer.writerow(("residual", "doubt", "weight", *TRAITS, *places))
-        columns = (rows.residuals, rows.doubt, rows.weights, rows.traits, rows.places)
-        for residual, doubt, weight, traits, place in zip(*columns, strict=True):
-            numbers = (f"{residual:.4f}", f"{doubt:.3g}", f"{weight:.6g}")
+        writer.writerow(("point", "residual", "doubt", "weight", *TRAITS, *places))
+        kinds = [""] * len(known.doubt) + ["yes"] * len(points.doubt)
+        columns = (kinds, rows.residuals, rows.doubt, rows.weights, rows.traits, rows.places)
+        for kind_, residual, doubt, weight, traits, place in zip(*columns, strict=True):
+            numbers = (kind_, f"{residual:.4f}", f"{doubt:.3g}", f"{weight:.6g}")
             writer.writerow((*numbers, *traits, *map("{:.7g}".format, place)))

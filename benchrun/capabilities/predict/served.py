@@ -13,6 +13,8 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.judge.conditions import conditions, settings_distance
+from benchrun.judge.references import load_references
 from benchrun.model import ModelShape
 
 from . import software
@@ -22,6 +24,9 @@ from .workload import Workload
 
 EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts")
 """Names of the number of experts in files of Hugging Face."""
+SPEED = "output_tokens_per_s_per_gpu"
+NEAREST = 4
+"""Published numbers that stand for a prediction."""
 LONGEST = "of the longest responses; probabilities, rewards and the transfer of weights take more"
 
 
@@ -99,7 +104,7 @@ def _estimated(spec: Any, engine: str, **options: Any) -> tuple[Any, str]:
     except ImportError:
         raise UserError(
             "AIConfigurator, which predicts servers and generation, is not installed",
-            hint="pip install '.[predict]' (Linux x86-64; no GPU is needed)",
+            hint=f"pip install '.[predict]' (Linux x86-64; no GPU is needed){_published(spec)}",
         ) from None
     for name in ("aiconfigurator", "aiconfigurator_core"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -120,6 +125,31 @@ def _estimated(spec: Any, engine: str, **options: Any) -> tuple[Any, str]:
                 hint="fewer or shorter requests, another precision, tp or framework may do",
             ) from None
     return found, f"AIConfigurator for {engine} {found.backend_version} on {system}"
+
+
+def _published(spec: Any) -> str:
+    """What was published for servers of this model on this GPU, the nearest first; empty
+    without any."""
+    own = conditions(spec)
+    model = spec.recipe.rpartition("-")[0]
+    rows = []
+    for entry in load_references():
+        key = entry.key
+        same = (key.gpu, key.precision) == (own.gpu, own.precision)
+        if same and entry.metric == SPEED and key.recipe.rpartition("-")[0] == model:
+            rows.append(entry)
+    rows.sort(
+        key=lambda e: (e.key.recipe != spec.recipe, settings_distance(e.key.settings, own.settings))
+    )
+    lines = []
+    for entry in rows[:NEAREST]:
+        key = entry.key
+        gpus = f"{key.num_gpus} x {key.gpu} {key.precision}"
+        lines.append(
+            f"\n  published: {entry.value:,.4g} output tokens/s/GPU, {gpus}, {key.framework}, "
+            f"{key.settings} ({entry.id})"
+        )
+    return "".join(lines)
 
 
 def _config(model: ModelShape) -> dict[str, Any]:

@@ -64,8 +64,6 @@ class Predicted:
         source = self.number.source
         words = f"{kind} {found:,.0f} tokens/s/GPU ({step_s:.4g} s)"
         framework = self.number.key.framework
-        if framework != self.spec.framework:
-            framework = f"{framework}, not {self.spec.framework}"
         return f"{words} with {framework}: {source.who} {source.date}, {self.number.id}"
 
     @property

@@ -87,6 +87,16 @@ class Search:
             jobs.append(job)
         return jobs
 
+    def foreseen(self) -> list[Trial]:
+        """All jobs of the search if every prediction comes true."""
+        trials: list[Trial] = []
+        while jobs := self.next(trials):
+            for job in jobs:
+                step_s = self.predicted_s[job.layout]
+                seconds = self.start_s + job.steps * step_s
+                trials.append(Trial(job.layout, job.steps, seconds, step_s))
+        return trials
+
     @property
     def budget_s(self) -> float:
         """Device time that the search may take, in s."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from benchrun.model import Frozen
+from benchrun.vocabulary import HOUR_S
 
 from .layouts import Candidate
 from .search import Search, Trial
@@ -30,6 +31,17 @@ class TunedLayout(Frozen):
     """Steps of all its jobs; 0 if it was not tried."""
 
 
+class Foreseen(Frozen):
+    """Cost of a search from its start."""
+
+    jobs: int
+    """Jobs if every prediction comes true."""
+    gpu_hours: float
+    """GPU-hours of these."""
+    most_gpu_hours: float
+    """GPU-hours at which the search ends, whatever it found."""
+
+
 class Tuned(Frozen):
     """The search so far."""
 
@@ -46,6 +58,8 @@ class Tuned(Frozen):
     """Device time of the jobs, an estimate: the start of a job is not measured."""
     exhaustive_device_s: float
     """Device time of trying every layout once, in s."""
+    foreseen: Foreseen
+    """What the whole search takes."""
 
 
 def tuned(
@@ -67,10 +81,18 @@ def tuned(
         for place, each in enumerate(candidates)
     )
     best = search.best(trials)
+    jobs = search.foreseen()
+    hours = candidates[0].spec.num_gpus / HOUR_S
+    foreseen = Foreseen(
+        jobs=len(jobs),
+        gpu_hours=hours * sum(job.seconds for job in jobs),
+        most_gpu_hours=hours * search.budget_s,
+    )
     return Tuned(
         over=over,
         best=None if best is None else layouts[best],
         layouts=layouts,
         device_s=sum(trial.seconds for trial in trials),
         exhaustive_device_s=search.budget_s / search.share,
+        foreseen=foreseen,
     )

@@ -10,18 +10,34 @@ SHOWN = 20
 TITLES = ("layout", "predicted s", "low", "high", "expected s", "measured s", "steps")
 
 
-def tuned_page(result: Tuned) -> str:
+def tuned_page(result: Tuned, price: float | None = None) -> str:
     """The first layouts, the fastest measured first and then by what is expected; then
-    the best one.
+    the best one, and before the first job what the search takes.
     """
     ordered = sorted(
         result.layouts,
         key=lambda each: (each.measured_s is None, each.measured_s or each.expected_s),
     )
-    text = plain(Table(TITLES, list(map(_row, ordered[:SHOWN])), missing="-"))
+    table = Table(TITLES, list(map(_row, ordered[:SHOWN])), missing="-")
+    if not any(each.steps for each in ordered):
+        table = table.only([0, 1, 2, 3])
+    text = plain(table)
     if len(ordered) > SHOWN:
         text += f"and {len(ordered) - SHOWN} more: --json has all\n"
-    return f"{text}\n{_sentence(result)}\n"
+    return f"{text}\n{_sentence(result)}\n{_cost(result, price)}"
+
+
+def _cost(result: Tuned, price: float | None) -> str:
+    """What the whole search takes; empty once it is over."""
+    if result.over:
+        return ""
+    search = result.foreseen
+    costs = []
+    for hours in (search.gpu_hours, search.most_gpu_hours):
+        costs.append(f"{hours:,.1f} GPU-hours" + (f", cost {hours * price:,.0f}" if price else ""))
+    return (
+        f"the search: {search.jobs} jobs and {costs[0]} if predictions hold; at most {costs[1]}\n"
+    )
 
 
 def _row(each: TunedLayout) -> list[object]:

@@ -136,7 +136,9 @@ def study(
         form = ENDINGS.get(output.suffix, form)
     request = api.Request(**point)
     if tune:
-        return _tune(request, vary, steps, concurrency, dry_run or report, as_json)
+        return _tune(
+            request, vary, steps, concurrency, dry_run or report, price_per_gpu_hour, as_json
+        )
     planned = api.plan_study(api.profiled(request, profile) if profile else request, repeats)
     if not (dry_run or report):
         try:
@@ -171,7 +173,7 @@ def _check(profile: str | None, price: float | None, vary: tuple[str, ...], *, t
         raise UserError(
             "--tune profiles nothing", hint="benchrun profile RECIPE with the layout that it finds"
         )
-    if not tune and price is not None and not math.isfinite(price):
+    if price is not None and not math.isfinite(price):
         raise UserError(f"--price-per-gpu-hour {price} is no price")
 
 
@@ -216,6 +218,7 @@ def _tune(
     steps: int,
     concurrency: int | None,
     look: bool,
+    price: float | None,
     as_json: bool,
 ) -> int:
     """Search the fastest layout of a point, or only print what was found so far."""
@@ -242,7 +245,7 @@ def _tune(
     else:
         from .tuned_view import tuned_page
 
-        click.echo(tuned_page(result), nl=False)
+        click.echo(tuned_page(result, price), nl=False)
         verb = f"benchrun launch {request.recipe} with these --set measures it in full"
         say(f"next: {'the same without --dry-run or --report tries them' if look else verb}")
     if look or result.best:
