@@ -108,10 +108,7 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
     if slurm.associations is None:
         yield Check("account", "not_checked", "Slurm's accounting does not answer")
         return
-    here = []
-    for right in slurm.associations:
-        if partition is None or right.partition in ("", partition.name):
-            here.append(right)
+    here = slurm.rights(partition)
     account = _account(site, slurm, here, partition)
     yield account
     # With a wrong account any of the user's rights will do: the account alone is the

@@ -10,7 +10,7 @@ from benchrun.jobs.commands import output
 from benchrun.runspec.cluster import Cluster
 
 from .file_checks import Check, chosen_partition, fault
-from .survey import Partition, Survey, clock, seconds
+from .survey import Partition, Survey, accounting, clock, seconds
 
 JOBS, WALL = "jobs", "wall"
 _TRES = re.compile(r"([a-z][\w/:.-]*)=(\d+)(?=,|$)")
@@ -122,9 +122,9 @@ def upwards(accounts: Sequence[Level], account: str, partition: str) -> list[Lev
 def _accounts(slurm: Survey) -> list[Level]:
     """Every account of the cluster, and this user's places in them."""
     own = ("user", "partition", "parentname", "defaultqos")
-    rows = _rows(("account", *own, *ACCOUNTS, *USERS), "assoc", f"cluster={slurm.name}")
+    rows = accounting(("account", *own, *ACCOUNTS, *USERS), "assoc", f"cluster={slurm.name}")
     levels = []
-    for row in rows:
+    for row in rows or ():
         if row["user"] in ("", slurm.user):
             columns = ACCOUNTS | USERS if row["user"] else ACCOUNTS
             places = [row[column] for column in own]
@@ -135,18 +135,8 @@ def _accounts(slurm: Survey) -> list[Level]:
 def _qos() -> list[Level]:
     columns = ACCOUNTS | QOS
     found = []
-    for row in _rows(("name", *columns), "qos"):
+    for row in accounting(("name", *columns), "qos") or ():
         found.append(Level(row["name"], _limits(row, columns)))
-    return found
-
-
-def _rows(columns: Sequence[str], *what: str) -> list[dict[str, str]]:
-    text = output("sacctmgr", "-nP", "show", *what, f"format={','.join(columns)}") or ""
-    lines = (line.split("|") for line in text.splitlines())
-    found = []
-    for line in lines:
-        if len(line) == len(columns):
-            found.append(dict(zip(columns, line, strict=True)))
     return found
 
 

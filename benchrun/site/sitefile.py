@@ -2,13 +2,13 @@
 value.
 """
 
-import json
-import re
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -17,7 +17,7 @@ from benchrun.errors import UserError, closest
 from benchrun.runspec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.runspec.documentation import field_docs
 
-from .survey import Association, Node, Partition, Survey, clock
+from .survey import Node, Partition, Survey, clock
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "hardware": OwnGpu,
@@ -114,7 +114,7 @@ def _remarks(slurm: Survey, partition: Partition, gpu: str | None) -> dict[str, 
     if partition.max_time_s:
         remarks["time_limit"] = f"At most {clock(partition.max_time_s)} here"
     qos: dict[str, None] = {}
-    for right in _rights(slurm, partition):
+    for right in slurm.rights(partition):
         qos |= dict.fromkeys(right.qos)
     features: set[str] = set()
     for node in nodes:
@@ -132,18 +132,9 @@ def _remarks(slurm: Survey, partition: Partition, gpu: str | None) -> dict[str, 
     return remarks
 
 
-def _rights(slurm: Survey, partition: Partition) -> list[Association]:
-    """The user's associations that hold for the partition."""
-    found = []
-    for each in slurm.associations or ():
-        if each.partition in ("", partition.name):
-            found.append(each)
-    return found
-
-
 def _accounts(slurm: Survey, partition: Partition) -> list[str]:
     """The user's accounts that the partition accepts."""
-    names = dict.fromkeys(right.account for right in _rights(slurm, partition))
+    names = dict.fromkeys(right.account for right in slurm.rights(partition))
     found = []
     for name in names:
         if partition.accounts is None or name in partition.accounts:
@@ -205,15 +196,6 @@ def _section(name: str, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _yaml(value: Any) -> str:
-    """A value in YAML's flow style; a text has quotes if it could be something else."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return json.dumps(value)
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(_yaml, value))}]"
-    if isinstance(value, dict):
-        items = [f"{key}: {_yaml(item)}" for key, item in value.items()]
-        return f"{{{', '.join(items)}}}"
-    is_word = re.fullmatch(r"[A-Za-z][\w./ -]*(?::\w+)?", value)
-    if is_word and value.lower() not in ("true", "false", "null"):
-        return str(value)
-    return json.dumps(value)
+    """A value in YAML's flow style."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return text.removesuffix("...\n").rstrip()

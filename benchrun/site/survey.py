@@ -5,7 +5,7 @@ reservations.
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchrun.errors import MachineError
@@ -113,6 +113,14 @@ class Survey:
         """The nodes of a partition."""
         return [node for node in self.nodes if partition in node.partitions]
 
+    def rights(self, partition: Partition | None) -> list[Association]:
+        """The user's associations that hold for the partition; all of them without one."""
+        found = []
+        for each in self.associations or ():
+            if partition is None or each.partition in ("", partition.name):
+                found.append(each)
+        return found
+
 
 def survey() -> Survey:
     """Ask Slurm. MachineError if it is not installed or does not answer."""
@@ -120,16 +128,13 @@ def survey() -> Survey:
     config = answer("scontrol", "show", "config")
     enforced = re.search(r"^AccountingStorageEnforce\s*=\s*(\S+)", config, re.MULTILINE)
     name = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
-    rights = ("account", "partition", "qos")
-    associations = output(
-        "sacctmgr", "-nP", "show", "assoc", f"user={user}", f"format={','.join(rights)}"
-    )
+    rights = accounting(("account", "partition", "qos"), "assoc", f"user={user}")
     qos = output("sacctmgr", "-nP", "show", "qos", "format=name")
     return Survey(
         user,
         tuple(map(_partition, rows(answer("scontrol", "-o", "-a", "show", "partition")))),
         tuple(map(_node, rows(answer("scontrol", "-o", "-a", "show", "node")))),
-        None if associations is None else tuple(_associations(associations)),
+        None if rights is None else tuple(_associations(rights)),
         None if qos is None else tuple(qos.split()),
         tuple(map(_reservation, rows(output("scontrol", "-o", "show", "reservation") or ""))),
         frozenset()
@@ -139,6 +144,15 @@ def survey() -> Survey:
         pyxis=has_pyxis(),
         name=name[1] if name else "",
     )
+
+
+def accounting(columns: Sequence[str], *what: str) -> list[dict[str, str]] | None:
+    """What sacctmgr shows, by column; None if it does not answer."""
+    text = output("sacctmgr", "-nP", "show", *what, f"format={','.join(columns)}")
+    if text is None:
+        return None
+    lines = (line.split("|") for line in text.splitlines())
+    return [dict(zip(columns, line, strict=True)) for line in lines if len(line) == len(columns)]
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -186,11 +200,10 @@ def _reservation(row: Mapping[str, str]) -> Reservation:
     return Reservation(row["ReservationName"], row.get("State", ""), users, accounts)
 
 
-def _associations(text: str) -> Iterator[Association]:
-    for line in text.splitlines():
-        account, partition, qos = (*line.split("|"), "", "")[:3]
-        if account:
-            yield Association(account, partition, _words(qos))
+def _associations(rights: list[dict[str, str]]) -> Iterator[Association]:
+    for row in rights:
+        if row["account"]:
+            yield Association(row["account"], row["partition"], _words(row["qos"]))
 
 
 def _mpi() -> list[str]:
