@@ -66,10 +66,13 @@ def result_problems(log: Log, num_prompts: int | None = None) -> Iterator[Proble
             yield Problem(kind, None, f"{what}: " + ", ".join(damaged))
     if not any(name in RATES or name.endswith("_ms") for name in {**values, **served.damaged}):
         yield Problem("early_end", None, "the result has neither a rate nor a latency")
-    yield from _contradictions(served)
-    yield from _in_flight(values, settings)
-    yield from _impossible(values)
-    yield from _longer_than_all(values)
+    for detail in itertools.chain(
+        _contradictions(served),
+        _in_flight(values, settings),
+        _impossible(values),
+        _longer_than_all(values),
+    ):
+        yield Problem(CONTRADICTORY, None, detail)
     yield from _load(values, settings)
     yield from _lengths(values, settings)
     yield from _stream(values)
@@ -116,7 +119,7 @@ def _plain(value: Any) -> Any:
     return int(value) if value.is_integer() else value
 
 
-def _contradictions(served: Served) -> Iterator[Problem]:
+def _contradictions(served: Served) -> Iterator[str]:
     """Rates that are not what they count, divided by the duration or the number of
     GPUs.
     """
@@ -124,11 +127,7 @@ def _contradictions(served: Served) -> Iterator[Problem]:
     if duration is None:
         return
     if duration == 0:
-        yield Problem(
-            CONTRADICTORY,
-            None,
-            f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0",
-        )
+        yield f"{values.get('completed', 0):.0f} requests took no time: duration_s is 0"
     tokens = ("total_input_tokens", "total_output_tokens")
     counted = {
         "output_tokens_per_s": tokens[1:],
@@ -143,35 +142,25 @@ def _contradictions(served: Served) -> Iterator[Problem]:
             most = count / (duration - LAST_DIGIT_S) if duration > LAST_DIGIT_S else math.inf
             room = CONTRADICTION * expected + LAST_DIGIT_S
             if not least - room <= values[rate] <= most + room:
-                detail = f"{rate} is {values[rate]:.4g}, but {' + '.join(names)} / duration_s is {expected:.4g}"
-                yield Problem(CONTRADICTORY, None, detail)
+                yield f"{rate} is {values[rate]:.4g}, but {' + '.join(names)} / duration_s is {expected:.4g}"
     of_gpu, num_gpus = values.get("output_tokens_per_s_per_gpu"), served.facts.num_gpus
     together = values.get("output_tokens_per_s")
     if of_gpu is None or num_gpus is None or together is None:
         return
     if abs(of_gpu * num_gpus - together) > CONTRADICTION * together:
-        detail = f"{of_gpu:.4g} output tokens/s/GPU of {num_gpus} GPUs are not {together:.4g}"
-        yield Problem(CONTRADICTORY, None, detail)
+        yield f"{of_gpu:.4g} output tokens/s/GPU of {num_gpus} GPUs are not {together:.4g}"
 
 
-def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
+def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[str]:
     """Latencies that the rate contradicts: rate times latency is the mean number of
     requests in flight.
     """
-    rate, slots, tokens = (
-        values.get("requests_per_s"),
-        settings.get("concurrency"),
-        values.get("mean_output_tokens"),
-    )
+    rate, tokens = values.get("requests_per_s"), values.get("mean_output_tokens")
+    slots = _slots(settings)
     latency_ms = values.get("mean_e2el_ms")
     if latency_ms is None and tokens and "mean_ttft_ms" in values and "mean_tpot_ms" in values:
         latency_ms = values["mean_ttft_ms"] + values["mean_tpot_ms"] * (tokens - 1)
-    if (
-        not rate
-        or not latency_ms
-        or not isinstance(slots, (int, float))
-        or not 0 < slots < math.inf
-    ):
+    if not rate or not latency_ms or not slots:
         return
     flying = rate * latency_ms / 1000
     full = (
@@ -180,10 +169,18 @@ def _in_flight(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iter
     if flying > MOST_IN_FLIGHT * slots or (full and flying < LEAST_IN_FLIGHT * slots):
         what = f"{rate:.4g} requests/s with a latency of {latency_ms:.4g} ms are {flying:.3g} requests in flight"
         unit = " (latencies in seconds?)" if flying < slots else ""
-        yield Problem(CONTRADICTORY, None, f"{what}, and the concurrency is {slots:g}{unit}")
+        yield f"{what}, and the concurrency is {slots:g}{unit}"
 
 
-def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
+def _slots(settings: Mapping[str, Any]) -> float | None:
+    """Requests in flight at most; None if that is unknown or not limited."""
+    slots = settings.get("concurrency")
+    if isinstance(slots, (int, float)) and 0 < slots < math.inf:
+        return slots
+    return None
+
+
+def _impossible(values: Mapping[str, float]) -> Iterator[str]:
     """Numbers that no benchmark has: a part larger than the whole, a percentile below a
     lower one.
     """
@@ -203,11 +200,10 @@ def _impossible(values: Mapping[str, float]) -> Iterator[Problem]:
             and more in values
             and values[less] > values[more] * (1 + CONTRADICTION) + LAST_DIGIT_S
         ):
-            detail = f"{less} is {values[less]:.4g}, and {more}, which is at least as large, {values[more]:.4g}"
-            yield Problem(CONTRADICTORY, None, detail)
+            yield f"{less} is {values[less]:.4g}, and {more}, which is at least as large, {values[more]:.4g}"
 
 
-def _longer_than_all(values: Mapping[str, float]) -> Iterator[Problem]:
+def _longer_than_all(values: Mapping[str, float]) -> Iterator[str]:
     """Yield an answer that takes longer, in the mean, than the benchmark with all of
     them.
     """
@@ -218,10 +214,10 @@ def _longer_than_all(values: Mapping[str, float]) -> Iterator[Problem]:
     answer_s = (values.get("mean_ttft_ms", 0.0) + each_ms * (tokens - 1)) / 1000
     if answer_s > duration * (1 + CONTRADICTION) + LAST_DIGIT_S:
         detail = f"an answer takes {answer_s:.4g} s ({tokens:.4g} tokens of {each_ms:.4g} ms)"
-        yield Problem(CONTRADICTORY, None, f"{detail}, and the whole benchmark {duration:.4g} s")
+        yield f"{detail}, and the whole benchmark {duration:.4g} s"
 
 
-def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:
+def _nothing_took_time(values: Mapping[str, float]) -> Iterator[str]:
     """Yield latencies of zero beside answers that took time: the client saw no token
     arrive.
     """
@@ -232,23 +228,14 @@ def _nothing_took_time(values: Mapping[str, float]) -> Iterator[Problem]:
             names.append(f"{statistic}_tpot_ms")
         zero = [name for name in names if values.get(name) == 0]
         if zero and any(values.get(name) for name in ("duration_s", "mean_e2el_ms")):
-            detail = f"{' and '.join(zero)} are 0, and answers of {tokens:.4g} tokens took time"
-            yield Problem(CONTRADICTORY, None, detail)
+            yield f"{' and '.join(zero)} are 0, and answers of {tokens:.4g} tokens took time"
 
 
 def _load(values: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Problem]:
     """Whether the server was in a steady state, and what the time to the first token
     has in it.
     """
-    concurrency, sent = (
-        settings.get("concurrency"),
-        values.get("num_prompts", values.get("completed")),
-    )
-    slots = (
-        concurrency
-        if isinstance(concurrency, (int, float)) and math.isfinite(concurrency)
-        else None
-    )
+    slots, sent = _slots(settings), values.get("num_prompts", values.get("completed"))
     if slots is not None and sent is not None and sent <= slots:
         detail = f"{sent:.0f} requests at concurrency {slots:.0f}: the server never works in a steady state"
         yield Problem("no_steady_state", None, detail)
