@@ -2,7 +2,7 @@
 
 from benchrun import extensions
 from benchrun.logs.dialect import DIALECTS, register_dialect
-from benchrun.logs.files import Tail, last_rows, last_step, parse_log, parse_logs
+from benchrun.logs.files import Tail, last_rows, parse_log, parse_logs
 from benchrun.logs.reader import Reader
 
 for _dialect in extensions.everything("dialects"):
@@ -13,7 +13,6 @@ __all__ = [
     "Reader",
     "Tail",
     "last_rows",
-    "last_step",
     "parse_log",
     "parse_logs",
     "register_dialect",

@@ -211,13 +211,6 @@ class Tail:
         return self._reader.log(str(self._path))
 
 
-def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; None if none is found.
-    See `last_rows`.
-    """
-    return last_rows(path, near).last_step
-
-
 def last_rows(path: Path, near: int = 0) -> Rows:
     """The last steps of a log that may still grow; empty if none is found.
 

@@ -12,7 +12,7 @@ from test_local import tiny
 
 from benchrun import api
 from benchrun.cli.runs import status
-from benchrun.frameworks.logs import Tail, last_step
+from benchrun.frameworks.logs import Tail, last_rows
 from benchrun.jobs.create import create
 from benchrun.jobs.launcher import Observation, backoff
 from benchrun.jobs.scheduler import Job, Phase
@@ -129,7 +129,7 @@ def test_the_last_step_is_found_without_reading_everything(
     with path.open("a") as file:
         file.write(STEP % 41 + STEP % 42)
     grow(path, after)
-    assert last_step(path, near) == 42
+    assert last_rows(path, near).last_step == 42
     assert counted() < 10
     assert peak() < 20
 
@@ -140,7 +140,7 @@ def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path: Path, counted: Call
     with path.open("a") as file:
         file.write(STEP % 42)
     grow(path, 13)
-    assert last_step(path) is None
+    assert last_rows(path).last_step is None
     assert counted() < 10
 
 
@@ -150,7 +150,7 @@ def test_the_line_in_which_reading_begins_is_no_step(tmp_path: Path) -> None:
     start = STEP % 1234
     path.write_text(start + STEP % 7 + "x" * (MIB - len(STEP % 7) - len(start) + 20) + "\n")
     assert path.stat().st_size - MIB < len(start)
-    assert last_step(path) == 7
+    assert last_rows(path).last_step == 7
 
 
 def asked(capsys: pytest.CaptureFixture[str], run: RunDir) -> dict[str, Any]:

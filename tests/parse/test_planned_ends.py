@@ -8,7 +8,7 @@ import pytest
 from test_causes import STEPS, frames, summary
 
 from benchrun import api
-from benchrun.frameworks.logs import Reader, Tail, last_step, parse_log, parse_logs
+from benchrun.frameworks.logs import Reader, Tail, last_rows, parse_log, parse_logs
 from benchrun.logs.profiled import measured_steps
 from benchrun.measure.samples import COLUMNS
 from benchrun.measure.setting import Setting
@@ -270,7 +270,7 @@ def test_a_run_without_its_profile_is_not_complete(tmp_path: Path) -> None:
 def test_the_status_of_a_long_log_counts_no_step_beyond_the_planned_ones(tmp_path: Path) -> None:
     """Only the end of a long log is read, where the line is not."""
     run = run_of(tmp_path, between="a warning of some rank\n" * 60_000)
-    assert last_step(run.path / "stdout.log") == 13
+    assert last_rows(run.path / "stdout.log").last_step == 13
     assert _progress(run, run.logs)[0] == 10
 
 
