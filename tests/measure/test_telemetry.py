@@ -166,25 +166,3 @@ def test_the_worker_s_last_line_says_when_the_last_step_ended(tmp_path: Path) ->
     assert parse_log(log).facts.ended_at == datetime(2026, 1, 1, 0, 0, 1, 500_000, timezone.utc).timestamp()
     log.write_text(config + step)
     assert parse_log(log).facts.ended_at is None
-
-
-NVIDIA_SMI = """timestamp, index, clocks.current.sm [MHz], power.draw [W], enforced.power.limit [W], \
-utilization.gpu [%], temperature.gpu, clocks_throttle_reasons.active
-2026/03/01 12:00:00.000, 0, 1200 MHz, 350.10 W, 350.00 W, 99 %, 61, 0x0000000000000004
-2026/03/01 12:00:01.000, 0, 1210 MHz, [N/A], 350.00 W, 98 %, 61, 0x0000000000000004
-"""
-DCGM = """timestamp,gpu,DCGM_FI_DEV_SM_CLOCK,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_DEV_GPU_UTIL,\
-DCGM_FI_DEV_CLOCK_THROTTLE_REASONS
-2026/03/01 12:00:00.000,0,1200,350.1,99,32
-2026/03/01 12:00:01.000,0,1210,,98,32
-"""
-
-
-@pytest.mark.parametrize(("text", "reason"), [(NVIDIA_SMI, "power_cap"), (DCGM, "sw_thermal")])
-def test_columns_are_known_by_the_names_of_nvidia_smi_and_of_dcgm(text: str, reason: str) -> None:
-    result = sampled({"a": text}, num_gpus=1, seconds=10.0, tokens=1.0, until=START + 1)
-    assert result is not None
-    readings = result.over_all
-    assert (readings.sm_clock_mhz, readings.power_w, readings.utilisation_percent) == (1205, 350.1, 98.5)
-    assert readings.reasons == {reason: 1.0}
-    assert readings.memory_clock_mhz is None
