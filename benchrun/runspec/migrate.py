@@ -30,13 +30,6 @@ def migrated(document: Any) -> Any:
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
-    cluster = _mapping(document.get("cluster"))
-    if "sources" in cluster:  # the name of `frameworks` for a while
-        scripts = {}
-        for name, path in _mapping(cluster["sources"]).items():
-            scripts[name] = {"path": path}
-        renamed = {key: value for key, value in cluster.items() if key != "sources"}
-        document = {**document, "cluster": {"frameworks": scripts, **renamed}}
     document = {"workload": "training", **document}
     if document["workload"] == "training":
         by_task = "packed"
