@@ -113,6 +113,13 @@ def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
     return pieces
 
 
+def closed_fields(text: str, start: int, end: int, separator: str) -> tuple[dict[str, Value], int]:
+    """The fields between two places that a separator follows, and where the last of
+    them ends."""
+    closed = max(text.rfind(separator, start, end), start)
+    return fields(text, start, closed, separator), closed
+
+
 def leading(text: str, start: int, end: int) -> dict[str, Value]:
     """``name: value |`` of the fields that stand between two places, before a head."""
     return {
@@ -234,8 +241,7 @@ class Dialect(Traits):
         for head, end in headed(self.head, text) if self.head else ():
             values = groups(head, **self.readings)
             if self.separator:
-                closed = max(text.rfind(self.separator, head.end(), end), head.end())
-                pieces = fields(text, head.end(), closed, self.separator)
+                pieces, _ = closed_fields(text, head.end(), end, self.separator)
                 values += self.named(leading(text, before, head.start()) | pieces)
             before = len(text)
             yield Record(values)

@@ -5,10 +5,11 @@ block is searched for fixed byte strings, which runs at memory speed, and only t
 around the hits are cut out.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,3 +220,17 @@ def date_of(text: str) -> float | None:
         return None
     except ValueError:
         return None
+
+
+_DECODER = json.JSONDecoder()
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """The JSON object that ``text`` begins with; empty if there is none."""
+    try:
+        value = _DECODER.raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(value, dict):
+        return value
+    return {}

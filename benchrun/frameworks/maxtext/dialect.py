@@ -17,8 +17,8 @@ from benchrun.logs.dialect import (
     Reading,
     Record,
     Value,
+    closed_fields,
     columns,
-    fields,
     groups,
     headed,
 )
@@ -57,8 +57,7 @@ class MaxText(Dialect):
         for head, end in headed(_STEP, text):
             # Every number but the last is closed by a comma; the last is a loss, with
             # three decimals.
-            closed = max(text.rfind(",", head.end(), end), head.end())
-            pieces = fields(text, head.end(), closed, ",")
+            pieces, closed = closed_fields(text, head.end(), end, ",")
             if last := _LAST.fullmatch(text, closed + 1, end):
                 pieces.setdefault(last[1], Value(last[1], last[2], last.start(2)))
             yield Record([*groups(head), *columns(pieces, _NAMES)])

@@ -6,7 +6,6 @@ the Trainer's dictionaries.
 """
 
 import contextlib
-import json
 import re
 from datetime import datetime
 from typing import Any
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from benchrun.frameworks.megatron.dialect import Megatron
 from benchrun.logs.dialect import Dialect
-from benchrun.logs.lines import Line
+from benchrun.logs.lines import Line, object_in
 from benchrun.logs.numerals import LARGEST, fact_of
 from benchrun.logs.records import TEXTS, Facts
 from benchrun.model import ModelShape
@@ -54,13 +53,13 @@ def configure(facts: Facts, text: str, package: str) -> bool:
     own = _OWN.search(text)
     if own is None:
         return False
-    with contextlib.suppress(ValueError, RecursionError):
-        stated = json.JSONDecoder().raw_decode(text, own.end())[0]
-        versions = _mapping(stated.get("versions"))
-        if package in versions:
-            facts.framework_version = str(versions[package])
-        if facts.framework_version is not None:
-            _take(facts, stated)
+    stated = object_in(text[own.end() :])
+    versions = _mapping(stated.get("versions"))
+    if package in versions:
+        facts.framework_version = str(versions[package])
+    if facts.framework_version is not None:
+        _take(facts, stated)
+    with contextlib.suppress(ValueError):
         if "ended" in stated:
             facts.ended_at = datetime.fromisoformat(
                 str(stated["ended"]).replace("Z", "+00:00")

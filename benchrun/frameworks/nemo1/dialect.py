@@ -14,7 +14,6 @@ clock shows whole seconds. Source of the forms: logs of NeMo 1.18 to 24.12 and o
 training v3.0 to v5.1.
 """
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from typing import Any
 from benchrun.frameworks.lightning import facts as lightning
 from benchrun.frameworks.lightning import micro_batches
 from benchrun.logs.dialect import Dialect
-from benchrun.logs.lines import Line
+from benchrun.logs.lines import Line, object_in
 from benchrun.logs.numerals import credible, number, seconds
 from benchrun.logs.rows import Rows, Step
 
@@ -35,7 +34,6 @@ _BAR = re.compile(
 )
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")
-_DECODER = json.JSONDecoder()
 _COUNTERS = ("global_step", "consumed_samples")
 """Values that differ from step to step."""
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
@@ -114,9 +112,9 @@ class Nemo1(Dialect):
         """Every bar of a line, or a JSON line."""
         if MLLOG in line.text:
             for part in line.text.split(MLLOG)[1:]:
-                self._mllog(_json(part), line.number)
+                self._mllog(object_in(part), line.number)
         elif DLLOGGER in line.text:
-            event = _json(line.text.partition(DLLOGGER)[2])
+            event = object_in(line.text.partition(DLLOGGER)[2])
             self._timing(event.get("data"), event.get("step"), line.number)
         elif bars := _BAR.findall(line.text):
             # A line of many bars is read in windows, which overlap.
@@ -318,17 +316,6 @@ def _clocked(event: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, floa
     if step is not None and type(time_ms) is int:
         return (step, time_ms / 1000)
     return None
-
-
-def _json(text: str) -> dict[str, Any]:
-    """The object that ``text`` begins with; empty if there is none."""
-    try:
-        event = _DECODER.raw_decode(text)[0]
-    except (ValueError, RecursionError):
-        return {}
-    if isinstance(event, dict):
-        return event
-    return {}
 
 
 def _first(values: dict[str, Any], names: Sequence[str], column: str) -> Any:

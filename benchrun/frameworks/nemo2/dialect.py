@@ -19,6 +19,7 @@ from benchrun.logs.dialect import (
     Dialect,
     Reading,
     Record,
+    closed_fields,
     columns,
     fields,
     groups,
@@ -81,8 +82,7 @@ class Nemo2(Dialect):
             # At the end of a line a number may be cut, so the last field does not
             # count. But after a restart the time stands there by right, behind the
             # samples; and in a run's first row, whose time includes start-up anyway.
-            closed = max(text.rfind(" | ", head.end(), end), head.end())
-            pieces = fields(text, head.end(), closed, " | ")
+            pieces, closed = closed_fields(text, head.end(), end, " | ")
             final = fields(text, closed + 3, end, " | ")
             rates = [v for v in columns(final, _RATES) if _WHOLE.fullmatch(v.text)]
             rates += columns(final, _SAMPLES)  # one of many rows may be cut

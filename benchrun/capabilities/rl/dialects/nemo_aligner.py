@@ -13,12 +13,11 @@ less a validation's. The postfix has three significant digits, so a line of DLLo
 wins. Source: NVIDIA/NeMo-Aligner nemo_aligner/algorithms/ppo.py.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from benchrun.logs.lines import Line
+from benchrun.logs.lines import Line, object_in
 from benchrun.logs.numerals import count, number, positive, seconds
 from benchrun.logs.rows import Rows, Step
 
@@ -36,7 +35,6 @@ def bar_of(name: str) -> re.Pattern[str]:
 
 _BAR = bar_of("PPO Global Step")
 _PAIR = re.compile(r"([\w/]{1,80})=([^,\s\]]{1,40})")
-_DECODER = json.JSONDecoder()
 DLLOGGER, TIMERS = "DLLL ", "timers/"
 _STAGES = {
     "generation_s": "generate",
@@ -135,12 +133,7 @@ class NemoAligner(Rollouts):
         self._bars = {number: bars for number, bars in self._bars.items() if number < step}
 
     def _log(self, text: str, line: int) -> None:
-        try:
-            event = _DECODER.raw_decode(text)[0]
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(event, dict):
-            return
+        event = object_in(text)
         data, step = event.get("data"), event.get("step")
         if isinstance(data, dict) and type(step) is int and step >= 0:
             # DLLogger's numbers begin at 0.

@@ -6,10 +6,8 @@ benchrun config: {"recipe": "tiny-grpo", "planned_steps": 30, ..., "versions": {
 "training_s": 0.2, "reward": 0.4, ...}
 """
 
-import json
-
 from benchrun.frameworks.megatron_core.dialect import CONFIG, DONE, configure
-from benchrun.logs.lines import Line
+from benchrun.logs.lines import Line, object_in
 from benchrun.logs.numerals import count, number, positive, stated_loss
 from benchrun.logs.rows import Step
 
@@ -32,12 +30,8 @@ class Trl(Rollouts):
         if STEP not in line.text:
             configure(self.facts, line.text, self.name)
             return
-        try:
-            stated = json.JSONDecoder().raw_decode(line.text.partition(STEP)[2])[0]
-        except (ValueError, RecursionError):
-            return
         values = {}
-        for name, value in stated.items():
+        for name, value in object_in(line.text.partition(STEP)[2]).items():
             if type(value) in (int, float, type(None)):
                 values[name] = str(value)
         step, time_s = count(values.get("step")), positive(values.get("step_time_s"))
