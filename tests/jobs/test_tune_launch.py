@@ -1,6 +1,7 @@
 """The search for a layout under a stand-in for Slurm: rounds of short jobs, taken up again, and its result."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,25 @@ def test_the_command_ranks_layouts_without_launching(site: Site, options: tuple[
         document = json.loads(result.stdout)
         assert result.stderr.count("ranking layouts") == 1, "where no terminal is, progress is one line"
         assert document["best"] is None
+        search = document["foreseen"]
+        assert 0 < search["jobs"] <= len(document["layouts"])
+        assert 0 < search["gpu_hours"] <= search["most_gpu_hours"]
         assert [each["predicted_s"] for each in document["layouts"]] == sorted(
             each["predicted_s"] for each in document["layouts"]
         )
     assert find_runs() == []
+
+
+def test_the_page_says_what_the_search_costs_and_nothing_of_measurements() -> None:
+    words = ["study", "llama3.1-8b", "--tune", "--dry-run", "--gpu", "H100", "--precision", "bf16", "--num-gpus", "8"]
+    page = []
+    for price in ([], ["--price-per-gpu-hour", "2.5"]):
+        call = [*words, "--vary", "mbs=1", *price]
+        page.append(CliRunner().invoke(group, call, standalone_mode=False).stdout)
+    assert "expected s" not in page[0]
+    assert "GPU-hours if predictions hold; at most" in page[0]
+    hours, cost = re.search(r"at most ([\d.]+) GPU-hours, cost (\d+)", page[1]).groups()
+    assert float(cost) == pytest.approx(2.5 * float(hours), abs=1)
 
 
 def test_without_a_search_nothing_varies() -> None:

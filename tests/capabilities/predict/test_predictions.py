@@ -295,6 +295,7 @@ def test_a_server_needs_aiconfigurator_and_takes_no_tokens(monkeypatch: pytest.M
     with pytest.raises(UserError, match="is not installed") as missing:
         ran(*point)
     assert ".[predict]" in missing.value.hint
+    assert re.search(r"published: [\d,]+ output tokens/s/GPU, \d x H200 fp8", missing.value.hint)
     with pytest.raises(UserError, match="leave out --tokens"):
         ran(*point, "--tokens", "1T")
 
