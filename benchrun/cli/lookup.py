@@ -7,7 +7,7 @@ import click
 
 from benchrun import api, extensions
 from benchrun.errors import UserError
-from benchrun.vocabulary import Exit
+from benchrun.vocabulary import MOST_GPUS, Exit
 
 from .complete import recipe_names
 from .options import (
@@ -40,6 +40,11 @@ inventory_options = all_of(
 @click.option("--cluster", metavar="NAME|FILE", help="Only points for the GPU of this cluster.")
 @click.option("--all", "every", is_flag=True, help="Every point in a line of its own.")
 @published_options
+@click.option(
+    "--num-gpus",
+    type=click.IntRange(1, MOST_GPUS),
+    help="With --published: only points of so many GPUs.",
+)
 @inventory_options
 @json_option
 def list(
@@ -49,6 +54,7 @@ def list(
     every: bool,
     published: bool,
     max_gpus: int | None,
+    num_gpus: int | None,
     as_json: bool,
     **inventories: bool,
 ) -> int:
@@ -63,9 +69,11 @@ def list(
     from benchrun.show.table import LINE, fitted
 
     alone = {f"--{name}": wanted for name, wanted in inventories.items()}
-    if check_published(published, max_gpus, alone | {"--all": every}):
+    if num_gpus and not published:
+        raise UserError("--num-gpus goes with --published", hint="benchrun list --help")
+    if check_published(published, max_gpus, num_gpus, alone | {"--all": every}):
         show = extensions.capability("studies.published", "list_published")
-        request = api.Request("", gpu=gpu, cluster=cluster)
+        request = api.Request("", gpu=gpu, cluster=cluster, num_gpus=num_gpus)
         return int(show(request, max_gpus, recipes, as_json=as_json))
     if chosen := [name for name, wanted in inventories.items() if wanted]:
         _print_inventories(chosen, as_json)

@@ -216,13 +216,17 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     return logs
 
 
-def check_published(published: bool, max_gpus: int | None, others: dict[str, Any]) -> bool:
-    """Return ``published``. UserError if it stands without the number of GPUs, or with
-    one of ``others``, or the number without it.
+def check_published(
+    published: bool, max_gpus: int | None, num_gpus: int | None, others: dict[str, Any]
+) -> bool:
+    """Return ``published``. UserError if it stands without one number of GPUs, or with
+    one of ``others``, or the largest number without it.
     """
     hint = "for example: --published --gpu H100 --max-gpus 64"
-    if published is (max_gpus is None):
-        raise UserError("--published and --max-gpus go together", hint=hint)
+    if max_gpus and not published:
+        raise UserError("--max-gpus goes with --published", hint=hint)
+    if published and (max_gpus is None) is (num_gpus is None):
+        raise UserError("--published takes either --max-gpus or --num-gpus", hint=hint)
     for name, value in others.items():
         if published and value:
             raise UserError(f"--published goes without {name}", hint=hint)

@@ -122,11 +122,11 @@ def launch(
     """Run RECIPE (a recipe or a suite) and print the run ids.
 
     With --published, run every point with a published number (of RECIPE, or of all
-    recipes) on at most --max-gpus as one suite: it says the GPU-hours first, waits, and
+    recipes) on at most --max-gpus, or on --num-gpus, as one suite: it says the GPU-hours first, waits, and
     ends with a table and verdicts. The same command goes on after an interruption.
     """
-    alone = {"--num-gpus": point["num_gpus"], "--profile": profile, "--exclude": how.exclude}
-    if check_published(published, max_gpus, alone):
+    alone = {"--profile": profile, "--exclude": how.exclude}
+    if check_published(published, max_gpus, point["num_gpus"], alone):
         recipes = [recipe] if recipe else []
         request = api.Request("", **point)
         if how.dry_run:

@@ -1,6 +1,7 @@
 """``--published``: every point with a published number that a site has the GPUs for, as one suite."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -52,16 +53,29 @@ def test_a_dry_run_prints_the_gpu_hours_and_launches_nothing(tmp_path: Path, mon
     assert document["gpu_hours_limit"] > document["gpu_hours_steps"] > 0
     assert {point["settings"]["num_gpus"] for point in document["points"]} <= {1, 2, 4, 8}
     assert list(tmp_path.iterdir()) == []
+    (command,) = listed.stderr.splitlines()
+    words = shlex.split(command.removeprefix("next: benchrun "))
+    assert call(*words, "--dry-run").stdout == listed.stdout
+
+
+def test_a_list_of_exactly_so_many_gpus_has_their_published_numbers() -> None:
+    listed = call("list", "llama3.1-8b", "nemotron4-15b", "--published", "--gpu", "H100", "--num-gpus", 64)
+    heading, *rows = listed.stdout.partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    assert "tokens/s/GPU" in heading and len(rows) >= 4
+    numbers = [float(row.split()[5].replace(",", "")) for row in rows if row.split()[0].isdigit()]
+    assert min(numbers) > 1000
+    assert [line.split()[3] for line in listed.stderr.splitlines()] == ["llama3.1-8b", "nemotron4-15b"]
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("launch",), "name a RECIPE, or --published"),
-        (("launch", "--published", "--gpu", "H100"), "--published and --max-gpus go together"),
-        (("list", "--max-gpus", "8"), "--published and --max-gpus go together"),
+        (("launch", "--published", "--gpu", "H100"), "--published takes either --max-gpus or --num-gpus"),
+        (("list", "--max-gpus", "8"), "--max-gpus goes with --published"),
+        (("list", "--num-gpus", "8"), "--num-gpus goes with --published"),
         (("list", "--published", "--max-gpus", "8"), "--published needs a GPU"),
-        (("launch", "--published", *SMALL, "--num-gpus", "8"), "--published goes without --num-gpus"),
+        (("launch", "--published", *SMALL, "--num-gpus", "8"), "--published takes either --max-gpus or --num-gpus"),
         (("launch", "--published", *SMALL, "--exclude", "node1"), "--published goes without --exclude"),
         (("list", "--published", *SMALL, "--all"), "--published goes without --all"),
         (
