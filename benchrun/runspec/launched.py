@@ -26,9 +26,10 @@ class Statement(Frozen):
     @classmethod
     def line(cls, spec: Any) -> str:
         """The line of the run ``spec``; values that are the default are left out."""
-        stated = {}
+        stated = {"steps": spec.planned_steps}
         for name in cls.model_fields:
-            stated[name] = spec.planned_steps if name == "steps" else getattr(spec, name)
+            if name != "steps":
+                stated[name] = getattr(spec, name)
         return cls.begins + cls(**stated).model_dump_json(exclude_defaults=True)
 
     @classmethod

@@ -151,8 +151,12 @@ def accounting(columns: Sequence[str], *what: str) -> list[dict[str, str]] | Non
     text = output("sacctmgr", "-nP", "show", *what, f"format={','.join(columns)}")
     if text is None:
         return None
-    lines = (line.split("|") for line in text.splitlines())
-    return [dict(zip(columns, line, strict=True)) for line in lines if len(line) == len(columns)]
+    found = []
+    for line in text.splitlines():
+        values = line.split("|")
+        if len(values) == len(columns):
+            found.append(dict(zip(columns, values, strict=True)))
+    return found
 
 
 def rows(text: str) -> list[dict[str, str]]:

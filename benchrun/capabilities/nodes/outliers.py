@@ -75,8 +75,7 @@ def beside_each_other(
     """
     if len(rates) < MIN_UNITS:
         return []
-    logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
-    middles = np.array(list(map(np.median, logs)))
+    logs, middles = _in_logs(rates)
     noise = repeat_noise(logs)
     sources = range(len(middles)) if sources is None else sources
     others = [_others(index, middles, sources) for index in range(len(middles))]
@@ -84,6 +83,12 @@ def beside_each_other(
     for index in range(len(middles)):
         found.append(_beside(float(middles[index]), others[index], noise, level))
     return found
+
+
+def _in_logs(rates: Sequence[Sequence[float]]) -> tuple[list[Floats], Floats]:
+    """The logarithms of each unit's rates, and their medians."""
+    logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
+    return logs, np.array(list(map(np.median, logs)))
 
 
 def _others(index: int, middles: Floats, sources: Sequence[Hashable]) -> Floats:
@@ -122,8 +127,7 @@ def slower_group(rates: Sequence[Sequence[float]]) -> list[int]:
     """
     if len(rates) < FEWEST_OF_TWO:
         return []
-    logs = [np.log(np.asarray(values, dtype=np.float64)) for values in rates]
-    middles = np.array(list(map(np.median, logs)))
+    logs, middles = _in_logs(rates)
     order = np.argsort(middles)
     sorted_middles = middles[order]
     least = max(math.ceil(LEAST_PART * len(middles)), 2)

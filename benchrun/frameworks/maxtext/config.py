@@ -38,14 +38,14 @@ _RELATED = frozenset(
         "mlp_dim",
         "decoder_block",
         "attention_type",
-    }
-    | {
         "shared_experts",
         "first_num_dense_layers",
         "interleave_moe_layer_step",
         "sliding_window_size",
+        "num_decoder_layers",
+        "mtp_num_layers",
+        *LATENT,
     }
-    | {"num_decoder_layers", "mtp_num_layers", *LATENT}
 )
 """Parameters that mean something together."""
 

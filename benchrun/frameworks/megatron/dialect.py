@@ -75,21 +75,19 @@ LAYOUT = {
     "expert_model_parallel_size": "ep",
 }
 """Megatron-core's names of the degrees, in every framework on it."""
+_SAME = (
+    "seq_length",
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "kv_channels",
+    "num_experts",
+    "moe_ffn_hidden_size",
+)
 _ARGUMENTS = {
-    **{
-        name: name
-        for name in (
-            "seq_length",
-            "num_layers",
-            "hidden_size",
-            "ffn_hidden_size",
-            "num_attention_heads",
-        )
-    },
-    **{
-        name: name
-        for name in ("num_query_groups", "kv_channels", "num_experts", "moe_ffn_hidden_size")
-    },
+    **dict(zip(_SAME, _SAME, strict=True)),
     "global_batch_size": "gbs",
     "micro_batch_size": "mbs",
     "world_size": "num_gpus",
