@@ -240,3 +240,8 @@ def test_the_most_useful_columns_survive_in_a_terminal(width: int, columns: set[
     text = formatted(few, "terminal", width=width)
     assert columns <= set(text.partition("\n")[0].split())
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_runs_of_one_framework_are_no_empty_table(form: str) -> None:
+    assert "nothing to compare" in formatted(report_model([]), form, "framework")
