@@ -106,7 +106,10 @@ class Point:
     @property
     def derived(self) -> str | None:
         """Reason why the layout is not published; None if it is."""
+        ran = self.group.ran
         if self.scaled_from is None and self.borrowed_from is None:
+            if ran and self.framework not in ran:
+                return f"as in {', '.join(ran)}: {self.group.source}"
             return self.group.derived
         basis = self.group.source or self.group.derived or "this recipe"
         if self.scaled_from is None:

@@ -69,6 +69,8 @@ class PointGroup(Frozen, extra="allow"):
     """Frameworks that the settings are for; all of the recipe's if not given."""
     source: Line | None = None
     """Source of these settings: who published them, where, in which version."""
+    ran: Values[FrameworkName] | None = None
+    """Frameworks that the source ran; for others these settings are derived."""
     derived: Line | None = None
     """Reason why these settings were chosen, if they were not published."""
 
@@ -76,6 +78,8 @@ class PointGroup(Frozen, extra="allow"):
     def _one_origin(self) -> "PointGroup":
         if self.source and self.derived:
             raise ValueError("a layout is either published (source) or chosen here (derived)")
+        if self.ran and not self.source:
+            raise ValueError("ran says which frameworks the source ran, and there is no source")
         return self
 
     def inputs(self, num_gpus: int) -> dict[str, tuple[tuple[str, ...], Any]]:

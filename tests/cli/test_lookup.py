@@ -128,7 +128,7 @@ class TestShow:
         lines = call("show", *POINT).stdout.splitlines()
         assert len(lines) <= 25
         heads = [line.split()[0] for line in lines]
-        for name in ("model", "batch", "work", "layout", "source", "memory", "published", "cluster", "image", "launch"):
+        for name in ("model", "batch", "work", "layout", "derived", "memory", "published", "cluster", "launch"):
             assert name in heads
         assert max(map(len, lines)) <= 130
         shown = document("show", *POINT, "--json")

@@ -73,6 +73,16 @@ OF_SIZE = ("train.global_batch_size", *(f"comm_overlap.{name}" for name in (*OVE
 """Arguments that follow from the number of GPUs; Megatron-Bridge's overlaps are compared by other names."""
 OF_BUFFERS = ("tp_comm_overlap_cfg", "tp_comm_bulk_dgrad", "tp_comm_overlap_rs_dgrad", "tp_comm_overlap_disable_qkv")
 AWARE = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+RAN = {
+    "megatron-bridge": "NVIDIA-NeMo/Megatron-Bridge|tests/gb200",
+    "nemo2": r"NVIDIA/NeMo |summary @ (25|24.* to 25)|(grok1|llama3.1|nemotron)[\w-]*/README.md|MLPerf[^,]* v5",
+    "nemo1": r"NeMo-Framework-Launcher|summary @ 24|(grok1|llama3.1|nemotron|nemo_megatron)/README_|MLPerf[^,]* v4",
+    "maxtext": "dgxc-benchmarking maxtext/",
+    "paxml": "dgxc-benchmarking paxml/|rosetta/projects/pax",
+    "hf": "dgxc-benchmarking hf-",
+    **{"nemo-rl": "NVIDIA-NeMo/RL ", "trtllm": "NVIDIA/TensorRT-LLM", "sglang": "SemiAnalysisAI/InferenceX"},
+}
+"""Framework -> what a source says that ran it."""
 Values = dict[str, str]
 
 
@@ -291,6 +301,11 @@ def differences(recipe: str, point: Point, spec: TrainingSpec, row: Values, ours
             where = (recipe, spec.framework, point.gpu, spec.precision, str(point.num_gpus), str(spec.gbs))
             found.append(Difference(*where, key, stated, published))
     return found
+
+
+def ran(source: str) -> list[str]:
+    """The frameworks whose numbers or configurations a source has."""
+    return [name for name, words in RAN.items() if re.search(words, source)]
 
 
 def _alike(spec: TrainingSpec, row: Values) -> bool:

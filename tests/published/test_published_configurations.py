@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from benchrun import paths
 from benchrun.frameworks.registry import FRAMEWORKS, framework
 from benchrun.hardware import gpu
 from benchrun.judge.references import Reference, load_references
 from benchrun.memory.estimate import estimate
+from benchrun.recipes import catalogue
 from benchrun.runspec.training import Recompute
 
 HERE = Path(__file__).parent
@@ -35,6 +37,7 @@ from comparison import (  # noqa: E402
     extract,
     matches,
     named,
+    ran,
     recipes,
     rendered,
 )
@@ -234,6 +237,15 @@ def test_a_source_names_a_variant_that_the_publisher_takes_only_on_request() -> 
 
 def _workload(row: dict[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("commit", "recipe", "task", "gpu", "precision", "fp8_recipe"))
+
+
+@pytest.mark.parametrize("recipe", sorted(paths.shipped(paths.RECIPES)))
+def test_a_point_names_its_publisher_only_for_a_framework_that_the_publisher_ran(recipe: str) -> None:
+    for point in catalogue.points(catalogue.recipe_file(recipe).recipe):
+        if point.group.source and not point.derived:
+            assert point.framework in ran(point.group.source), point
+        for name in point.group.ran or ():
+            assert name in ran(point.group.source or ""), point
 
 
 def test_a_wrong_value_is_found() -> None:

@@ -29,8 +29,8 @@ def point(tmp_path: Path) -> Callable[..., Any]:
     site = tmp_path / "site.yaml"
     site.write_text(SITE)
 
-    def resolved(*overrides: Any, recipe: Any = "llama3.1-8b") -> Any:
-        return resolve(Request(recipe, "H100", "fp8", 8, "megatron-core", str(site), overrides))
+    def resolved(*overrides: Any, recipe: Any = "llama3.1-8b", framework: str = "megatron-core") -> Any:
+        return resolve(Request(recipe, "H100", "fp8", 8, framework, str(site), overrides))
 
     resolved.site = str(site)
     return resolved
@@ -201,17 +201,18 @@ def test_steps_that_take_longer_than_the_job_may_are_named() -> None:
 
 @pytest.mark.parametrize("override", ["layout.tp=2", "layout={tp: 2}", "mbs=2", "gbs=256"])
 def test_another_layout_or_batch_is_no_longer_the_point_s_own(point: Callable[..., Any], override: str) -> None:
-    own, changed = point(), point(override, "training.steps=20")
+    own, changed = point(framework="nemo1"), point(override, "training.steps=20", framework="nemo1")
     assert own.source and own.derived is None
     assert changed.derived == f"--set {override}; otherwise as in: {own.source}"
     assert changed.source == own.source
-    scaled = resolve(Request("llama3.1-8b", "H100", "fp8", 256, overrides=(override,))).derived
+    scaled = resolve(Request("llama3.1-8b", "H100", "fp8", 256, "nemo1", overrides=(override,))).derived
     assert scaled.startswith(f"--set {override}; otherwise as in: layout and batch per GPU of 128 GPUs")
 
 
 @pytest.mark.parametrize("override", ["layout.tp=1", "layout.pp=null", "training.steps=20", "training.seed=7"])
 def test_what_changes_no_layout_and_no_batch_keeps_its_origin(point: Callable[..., Any], override: str) -> None:
-    assert (point(override).source, point(override).derived) == (point().source, None)
+    own, changed = point(framework="nemo1"), point(override, framework="nemo1")
+    assert (changed.source, changed.derived) == (own.source, None)
 
 
 @pytest.mark.parametrize("key", ["mbs", "seed", "layout.tp", "generation.memory_share", "cluster.gpus_per_node"])

@@ -30,10 +30,15 @@ class TestScaling:
         assert spec.num_microbatches == listed.num_microbatches
 
     def test_is_said_to_be_derived_and_from_what(self) -> None:
-        spec = resolve(Request("llama3.1-8b", "H100", "fp8", 256))
+        spec = resolve(Request("llama3.1-8b", "H100", "fp8", 256, "nemo1"))
         assert spec.source is None
         assert spec.derived.startswith("layout and batch per GPU of 128 GPUs, as in: NVIDIA/dgxc-benchmarking llama3")
-        assert resolve(Request("llama3.1-8b", "H100", "fp8", 128)).derived is None
+        assert resolve(Request("llama3.1-8b", "H100", "fp8", 128, "nemo1")).derived is None
+
+    def test_names_a_publisher_only_for_the_framework_that_it_ran(self) -> None:
+        spec = resolve(Request("llama3.1-8b", "H100", "fp8", 128, "megatron-core"))
+        assert spec.source is None
+        assert spec.derived.startswith("as in nemo1, nemo2: NVIDIA/dgxc-benchmarking llama3.1")
 
     def test_is_refused_where_the_layout_does_not_fit_with_the_nearest_listed_ones(self) -> None:
         error = refused("llama3.1-8b", "H100", "fp8", 63, "nemo1")
@@ -69,7 +74,7 @@ class TestApart:
     def test_set_chooses_the_one_that_has_it_and_its_layout(self, override: str) -> None:
         spec = resolve(Request(*self.POINT, overrides=(override,)))
         assert (spec.gbs, spec.seq_length, spec.layout.tp, spec.layout.pp) == (8, 8192, 4, 1)
-        assert spec.source.startswith("MLPerf")
+        assert spec.derived.startswith("as in nemo1: MLPerf")
         assert spec.training.lora.target_modules == ("linear_qkv", "linear_proj")
         assert (spec.proxy, spec.reduced, spec.model.max_position_embeddings) == (False, (), 8192)
 
