@@ -36,11 +36,12 @@ def dimensions(stated: Launched) -> Facts:
         "num_query_groups",
         "kv_channels",
     )
-    return Facts(
+    facts = Facts(
         **{name: getattr(model, name) for name in names},
         vocab_size=model.vocab_size,
         gated=model.gated,
-        num_experts=experts.num_experts if experts else None,
-        topk=experts.topk if experts else None,
-        moe_ffn_hidden_size=experts.ffn_hidden_size if experts else None,
     )
+    if experts:
+        facts.num_experts, facts.topk = experts.num_experts, experts.topk
+        facts.moe_ffn_hidden_size = experts.ffn_hidden_size
+    return facts

@@ -242,8 +242,8 @@ def _other_mfu(
     the framework's own choice.
     """
     implied = inside.mfu / inside.tokens_per_s_per_gpu
-    peaks = {setting.peak_tflops(precision) for precision in (setting.precision or "bf16", "bf16")}
-    listed = list(filter(None, peaks))
+    precisions = {setting.precision or "bf16", "bf16"}
+    listed = list(filter(None, map(setting.peak_tflops, precisions)))
     if not listed or np.isnan(implied).all() or np.nanmedian(inside.mfu) > 1:
         return
     if log.fallback_peak_tflops:

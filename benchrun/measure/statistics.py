@@ -62,16 +62,14 @@ def warmup_rows(rows: int) -> int:
     return min(max(MIN_WARMUP_ROWS, math.ceil(WARMUP_FRACTION * rows)), rows // 2)
 
 
-def spread(
-    values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None
-) -> Spread:
+def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] = ()) -> Spread:
     """Statistics of ``values``; a value of weight w counts as w equal ones (a row that
     averages w steps).
 
     Equal weights count as 1.
     """
     array = np.asarray(values, dtype=np.float64)
-    counts = np.asarray(weights if weights is not None else [], dtype=np.int64)
+    counts = np.asarray(weights, dtype=np.int64)
     if counts.size and counts.size != array.size:
         raise ValueError(f"{array.size} values but {counts.size} weights")
     if counts.size == 0 or counts.min() == counts.max():

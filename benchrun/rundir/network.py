@@ -123,7 +123,7 @@ def _nvls(text: bytes) -> bool | None:
     """Whether a group of ranks has channels for it: small groups have none."""
     channels = NVLS_CHANNELS.findall(text)
     if channels:
-        return any(int(count) for count in channels)
+        return any(map(int, channels))
     lacking = NVLS.findall(text)
     return not any(lacking) if lacking else None
 

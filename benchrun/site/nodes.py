@@ -51,7 +51,7 @@ def folded(hosts: Sequence[str]) -> str:
                 spans[-1] = [spans[-1][0], number]
             else:
                 spans.append([number])
-        inner = ",".join("-".join(span) for span in spans)
+        inner = ",".join(map("-".join, spans))
         texts.append(stem + (f"[{inner}]" if len(numbers) > 1 else inner))
     return ", ".join(texts)
 

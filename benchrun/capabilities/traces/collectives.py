@@ -205,10 +205,10 @@ def _occurrence(
 ) -> Occurrences:
     """``indices``: its kernels among ``events``, each with its message."""
     first = messages[0]
-    sizes = []
-    for message in messages:
-        size = message.bytes if message else None
-        sizes.append(-1 if size is None else size)
+    sizes = np.full(len(messages), -1, np.int64)
+    for place, message in enumerate(messages):
+        if message and message.bytes is not None:
+            sizes[place] = message.bytes
     return Occurrences(
         name=name,
         group=_stated_group(first, trace),
@@ -216,7 +216,7 @@ def _occurrence(
         ranks_of_group=first.group_size if first else None,
         start=events.times.start[indices],
         end=events.times.end[indices],
-        bytes=np.array(sizes, np.int64),
+        bytes=sizes,
     )
 
 
