@@ -30,9 +30,7 @@ def train(spec: PostTrainingSpec) -> None:
     with torch.device("cpu" if spec.gpu == "CPU" else "cuda"):
         # trl generates in this precision, and for that converts the weights that it
         # trains.
-        model = LlamaForCausalLM(config).to(
-            torch.bfloat16 if spec.precision == "bf16" else torch.float32
-        )
+        model = LlamaForCausalLM(config).to(device.weight_type(spec.precision))
     words = task.tokenizer(spec.model.vocab_size)
     with engine.described(spec, model, words):
         trainer = _Trainer(
