@@ -140,8 +140,8 @@ def tokens_of(folder: Path, name: str) -> float:
 
 
 def stated(cause: Cause, advice: str, times: int, step: float) -> Saving | None:
-    """What is said of the advice; of more than twice as much in proportion, never more
-    than the cause.
+    """What is said of the advice; of more than twice as much in proportion, and of larger
+    micro-batches as much of the cause as there is.
     """
     for cure in cause.cures:
         if cure.advice.startswith(advice):
@@ -149,10 +149,9 @@ def stated(cause: Cause, advice: str, times: int, step: float) -> Saving | None:
             if found is None or times <= 2:
                 return found
             more = 2 * (1 - 1 / times)
-            most = min(found.high * more, cause.seconds, step * (1 - 1 / times))
             if advice.startswith("larger"):
-                most = min(cause.seconds, step * (1 - 1 / times))
-            return Saving(median=found.median * more, low=found.low * more, high=most)
+                more = min(more, cause.seconds / min(cause.seconds, step / 2))
+            return Saving(median=found.median * more, low=found.low * more, high=found.high * more)
     return None
 
 

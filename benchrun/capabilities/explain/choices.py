@@ -37,11 +37,15 @@ UNUSED: tuple[Name, ...] = (
 """Causes for which GPUs compute nothing, of which another layout or recipe saves all or
 most.
 """
-LEAST_FUSED, FUSED, MOST_FUSED = 1.9, 3.0, 6.0
-"""Factors over the least time of memory-bound kernels if all are fused: the least and the
-median of the kept runs, and more than any of them takes (5.6). A run that means to have
-fused kernels has them up to there.
+LEAST_FUSED, FUSED, LIKELY_FUSED, MOST_FUSED = 2.5, 3.0, 4.0, 6.0
+"""Factors over the least time of memory-bound kernels if all are fused: between the first
+and the third after a change, the second is the median of the kept runs. A run that means to
+have fused kernels has them up to the last, more than any kept run takes (5.6).
 """
+LEAST_COPIED = 0.65
+"""Share of the time of copies that a step without them saves."""
+LAUNCHED_AGAIN = 1.2, 1.5
+"""Launches of a pass that is computed again, for each that its share of the FLOPs says."""
 FLASH = 3.0
 """Factor over the least time of attention at the peak: 2.5 to 3.1 in kept runs with
 BF16 attention.
@@ -64,16 +68,18 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     busy = _busy(run, parts)
     for name in (*UNUSED, "recompute"):
         own = [part for part in parts if part.cause == name]
-        if seconds := sum(part.seconds for part in own):
+        seconds = sum(part.seconds for part in own)
+        if seconds and (run.on_gpu or name != "host"):
             saved = filled(seconds, busy)
             if name == "recompute":
                 saved = _with_launches(run, parts, estimated(seconds))
             yield choice(name, seconds, _evidence(own, run), saving=saved)
     if uneven := _of_stages(run, busy):
         yield uneven
-    yield from _of_memory(run, parts, busy)
-    yield from _of_attention(run, parts)
-    yield from _of_products(run, parts)
+    yield from _of_memory(run, parts)
+    for cause in (*_of_attention(run, parts), *_of_products(run, parts)):
+        if cause.seconds >= _host(parts):
+            yield cause
     yield from _of_turns(run)
     yield from costs(run)
 
@@ -81,12 +87,17 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
 def _with_launches(run: Evidence, parts: list[Part], computed: Saving) -> Saving:
     """Saving of what is computed again, with the host's time to launch it.
 
-    A launch takes as long in each pass, or in the forward one up to twice as long as its
-    share of the FLOPs says.
+    The forward pass launches more kernels than its share of the FLOPs says.
     """
+    least, most = LAUNCHED_AGAIN
     again = run.least.recomputed / (1 + run.least.recomputed)
-    launches = again * sum(part.seconds for part in parts if part.cause == "host")
-    return between(computed.low + launches, computed.high + 2 * launches)
+    launches = again * _host(parts)
+    return between(computed.low + least * launches, computed.high + most * launches)
+
+
+def _host(parts: list[Part]) -> float:
+    """Seconds in which the GPUs wait for the host, where faster kernels save nothing."""
+    return sum(part.seconds for part in parts if part.cause == "host")
 
 
 def _busy(run: Evidence, parts: list[Part]) -> float:
@@ -97,7 +108,7 @@ def _busy(run: Evidence, parts: list[Part]) -> float:
     return sum(part.seconds for part in parts if part.part.startswith(names)) / run.step_s
 
 
-def _of_memory(run: Evidence, parts: list[Part], busy: float) -> Iterator[Cause]:
+def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, products that are too small, and
     copies that nothing hides.
     """
@@ -107,9 +118,9 @@ def _of_memory(run: Evidence, parts: list[Part], busy: float) -> Iterator[Cause]
     words = []
     if small:
         words.append(f"products of small micro-batches wait {small:.3g} s for memory")
-    if least and spent > _most_fused(run) * least:
+    if least and spent > _most_fused(run) * least and spent - FUSED * least >= _host(parts):
         saved = spent - FUSED * least
-        low, high = max(spent - MOST_FUSED * least, 0.0), spent - LEAST_FUSED * least
+        low, high = max(spent - LIKELY_FUSED * least, 0.0), spent - LEAST_FUSED * least
         words.append(
             f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
             f"about {FUSED:.0f} where all are fused"
@@ -124,8 +135,7 @@ def _of_memory(run: Evidence, parts: list[Part], busy: float) -> Iterator[Cause]
             "the copies of offloaded activations are among them, and a trace would separate them"
         )
     if words:
-        closed = filled(copies, busy)
-        whole = between(low + closed.low, small + high + closed.high)
+        whole = between(low + LEAST_COPIED * copies, small + high + copies)
         cause = choice("memory_bound", small + saved + copies, "; ".join(words), saving=whole)
         mostly_copies = copies > small + saved if copies else bool(saved)
         if offloaded and mostly_copies:

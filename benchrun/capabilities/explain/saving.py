@@ -83,10 +83,9 @@ def between(low: float, high: float) -> Saving:
 
 
 def of_share(whole: Saving, least: float, most: float, limit: float) -> Saving:
-    """Saving of a cure for ``least`` to ``most`` of the cause; ``limit``: the most seconds
-    that it can save.
+    """Saving of a cure for ``least`` to ``most`` of the cause, or of ``limit`` seconds if
+    the cause has more.
     """
     if least == most == 1:
         return whole
-    high = min(most * whole.high, limit)
-    return between(min(least * whole.low, high), high)
+    return between(least * min(whole.low, limit), most * min(whole.high, limit))
