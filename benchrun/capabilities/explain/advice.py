@@ -16,7 +16,7 @@ from benchrun.runspec.spec import TrainingSpec
 from .model import Cause, Cure, Name, Saving
 from .saving import between, of_share
 
-SPREAD = 0.5
+SPREAD = 0.4
 """Half of a 90 % interval of repeats over the distance of the steps' quartiles."""
 
 
