@@ -23,7 +23,9 @@ RUNS = Path(__file__).with_name("advice.tar.xz")
 TWICE = {"x0": "x9", "b0": "b9", "c0": "c12"}
 TWICE |= {"2m0": "2m9", "2g0": "2g9", "2n0": "2n9", "2r0": "2r9", "2w0": "2w9"}
 TWICE |= {"2c0": "2c12", "2d0": "2d12"}
-"""Runs that were repeated last: the mean counts. Those of the second set begin with a 2."""
+TWICE |= {"3a0": "3a9", "3b0": "3b9", "3e0": "3e9", "3g0": "3g9", "3h0": "3h9"}
+TWICE |= {"3j0": "3j12", "3k0": "3k12"}
+"""Runs that were repeated last: the mean counts. Those of the later sets begin with their number."""
 TRIED = """
 x1 x0 1 recompute recompute less
 x6 x0 1 recompute recompute less
@@ -104,6 +106,39 @@ c2 c0 1 exposed_tp a smaller tp
 2d0 2d5 4 host larger micro
 2d6 2d0 2 exposed_dp twice
 2d8 2d9 1 data more loader
+3a1 3a0 1 recompute recompute less
+3a0 3a2 2 host larger micro
+3a0 3a3 4 host larger micro
+3a2 3a3 2 host larger micro
+3a0 3a4 1 host CUDA
+3a7 3a8 1 data more loader
+3b0 3b2 2 host larger micro
+3b0 3b3 4 host larger micro
+3b2 3b3 2 host larger micro
+3b0 3b4 1 host CUDA
+3e1 3e0 1 recompute recompute less
+3e0 3e2 2 host larger micro
+3e0 3e3 4 host larger micro
+3e2 3e3 2 host larger micro
+3e0 3e4 1 host CUDA
+3e5 3e0 1 host bind
+3d7 3d9 1 memory_bound keep the activations
+3d5 3d8 1 memory_bound transformer-engine
+3g1 3g0 1 recompute recompute less
+3g6 3g0 1 memory_bound fused
+3h1 3h0 1 recompute recompute less
+3h6 3h0 1 memory_bound fused
+3h7 3h8 1 data more loader
+3j1 3j0 1 recompute recompute less
+3j3 3j4 2 bubble twice
+3j6 3j0 2 exposed_dp twice
+3j7 3j0 1 host bind
+3j8 3j9 1 data more loader
+3k1 3k0 1 recompute recompute less
+3k3 3k4 2 bubble twice
+3k6 3k0 2 exposed_dp twice
+3k7 3k0 1 host bind
+3k8 3k9 1 data more loader
 """
 """The run that got the advice, the run with it, how many times as much of what the advice
 doubles, and the advice by its cause and first words.
@@ -194,7 +229,7 @@ def main() -> None:
         click.echo(f"| {row.name} | {row.cause} | {row.advice} | {row.step:.4f} | {said} | {row.saved:.4f} | {held} |")
     told = [row for row in rows if row.stated]
     held = sum(row.held for row in told)
-    slower = sum(row.saved < -0.02 * row.step for row in rows)
+    slower = sum(row.saved < -0.02 * row.step for row in told)
     widths = []
     for row in told:
         if row.stated:

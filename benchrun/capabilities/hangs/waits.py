@@ -150,11 +150,13 @@ def odd(ranks: set[int], found: dict[int, Wait], records: Records) -> set[int]:
 
 
 def _meet(ranks: set[int], found: dict[int, Wait], records: Records) -> bool:
-    """Whether all are in their first transfer with each other, and on the same side of it."""
+    """Whether all are in their first transfer of this shape with each other, and on the same side
+    of it.
+    """
     for rank in ranks:
         op = found[rank].op
-        before = [own.peer for own in records.dumps[rank].ops if own.created_ns < op.created_ns]
-        if op.peer is None or op.peer in before:
+        made = [own for own in records.dumps[rank].ops if own.created_ns < op.created_ns]
+        if op.peer is None or (op.peer, op.shape) in [(own.peer, own.shape) for own in made]:
             return False
     return len({found[rank].op.name for rank in ranks}) == 1
 

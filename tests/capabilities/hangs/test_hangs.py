@@ -379,7 +379,7 @@ def test_a_call_in_another_group_of_the_same_short_name(tmp_path: Path) -> None:
 
 
 def test_two_ranks_that_both_receive_first(tmp_path: Path) -> None:
-    """They never exchanged before; the third waits for both in the next collective."""
+    """They never exchanged such a thing before; the third waits for both in the next collective."""
     config = {"0": {"name": "0", "desc": WORLD, "ranks": "[0, 1, 2]"}}
     before = [entry(number, "0", "all_reduce", number + 1) | {"state": "completed"} for number in range(5)]
     written = {}
@@ -393,6 +393,10 @@ def test_two_ranks_that_both_receive_first(tmp_path: Path) -> None:
         written[rank]["entries"][1] = entry(1, "0", name, 9, transfer=True) | {"state": "completed"}
     put(tmp_path, written)
     assert found(tmp_path).ranks == []
+    for rank in (1, 2):  # an earlier exchange of another shape says nothing of this one
+        written[rank]["entries"][1]["input_sizes"] = [[99]]
+    put(tmp_path, written)
+    assert found(tmp_path).ranks == [1, 2]
 
 
 @pytest.mark.parametrize("usual", [7, 8])
