@@ -48,8 +48,8 @@ def against(expected: Expectation, verdict: Verdict, metrics: Sequence[Metrics])
     step = statistics.median(measured)
     uneven = slow_steps(metrics) if too_uneven(metrics) else None
     name = _named(step, expected, is_even=uneven is None)
-    percent = 100 * (step / expected.median - 1)
-    relation = f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'} than predicted"
+    percent = 100 * (expected.median / step - 1)
+    relation = f"{abs(percent):.1f} % {'slower' if percent < 0 else 'faster'} than predicted"
     reason = (
         f"{relation}: {step:.4g} s a step, predicted {expected.median:.4g} s "
         f"({expected.low:.4g} to {expected.high:.4g} s, from {expected.calibration})"
