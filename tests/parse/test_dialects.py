@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from selection import pairs, some
 
+from benchrun.capabilities.serving.dialects import Console
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.logs.records import Log
-from benchrun.logs.serving import Console
 from benchrun.measure.summary import summarise
 
 MEGATRON_2020 = (

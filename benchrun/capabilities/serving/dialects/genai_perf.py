@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import Console, Document, Served, own, part, plain
+from benchrun.logs.serving import Document, Served, plain
+
+from . import Console, own, part
 
 ROWS = {
     "time to first token": "ttft",

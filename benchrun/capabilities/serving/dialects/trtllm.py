@@ -9,8 +9,10 @@ tokens.
 import re
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import Console, Document, Served, own, part, plain
+from benchrun.logs.serving import Document, Served, plain
 from benchrun.vocabulary import MOST_GPUS
+
+from . import Console, own, part
 
 RULE = "=" * 59
 LABELS = {

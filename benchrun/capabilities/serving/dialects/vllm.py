@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from benchrun.logs.lines import Line
-from benchrun.logs.serving import Console, Document, Served
+from benchrun.logs.serving import Document, Served
+
+from . import Console
 
 RULE = "=" * 50
 KEYS = {
