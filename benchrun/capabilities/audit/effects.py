@@ -133,7 +133,7 @@ class _Fit:
         """Fit everything anew: which spell a job's slowest node is depends on the fit."""
         for _ in range(2):
             self._blame()
-            for _ in range(4):
+            for _ in range(2):
                 self._solve()
         self.deviation = self._deviation()
 
