@@ -150,6 +150,7 @@ def rendered(spec: TrainingSpec) -> Values:
             value = found.get(f"comm_overlap.{name}", "None")
             found |= {f"{part}.{name}": value for part in ("ddp", "optimizer")}
         found["ddp.bucket_size"] = found.get("comm_overlap.bucket_size", str(128 << 20))
+    found["model.vocab_size"] = str(spec.model.vocab_size)
     found["model.quant_recipe"] = " ".join(spec.training.switches.get("model.quant_recipe", ()))  # type: ignore[arg-type]
     for name, variable in driver.environment(spec).items():
         found[f"env.{name}"] = variable.value
@@ -165,6 +166,7 @@ def planned(spec: TrainingSpec) -> Values:
         found[f"model.{name}_parallel_size"] = getattr(layout, degree)
     found |= {f"model.recompute_{name}": value for name, value in training.recompute if name != "policy"}
     found["model.recompute_modules"] = " ".join(training.recompute.modules)
+    found["model.vocab_size"] = spec.model.vocab_size
     found |= {"model.seq_length": spec.seq_length, "model.sequence_parallel": layout.sequence_parallel}
     found |= {"model.pipeline_model_parallel_layout": layout.stages, "ddp.use_megatron_fsdp": layout.fsdp > 1}
     found["model.moe_token_dispatcher_type"] = "flex" if flexible else "alltoall"
@@ -239,6 +241,7 @@ def matters(key: str, row: Values, ours: Values) -> bool:
     needs = {
         "fp4_recipe": row["precision"] == "nvfp4",
         "fp8_recipe": row["precision"] == "fp8",
+        "vocab_size": row[key] != "None",  # the tokenizer's file says it
         "fp8_param": False,  # fp8_param_gather says it
         "grad_reduce_in_fp32": part == "ddp",
         "num_layers_at_start_in_bf16": row["mixed_precision.first_last_layers_bf16"] == "True",

@@ -249,13 +249,19 @@ def arguments(config: Any, num_gpus: int) -> dict[str, str]:
         for name in names:
             if hasattr(part, name):
                 found[f"{part_name}.{name}"] = text(getattr(part, name))
-    found |= departures(config)
+    found |= departures(config) | {"model.vocab_size": text(vocabulary(config))}
     found["model.use_te_rng_tracker"] = text(model.use_te_rng_tracker or config.rng.te_rng_tracker)  # one sets both
     if found.get("optimizer.muon_use_nesterov", "None") != "None":  # named otherwise from v0.5.1 on
         found["optimizer.muon_nesterov"] = found.pop("optimizer.muon_use_nesterov")
     if found["model.cuda_graph_scope"] == "None":  # named otherwise from v0.5.1 on
         found["model.cuda_graph_scope"] = text(getattr(model, "cuda_graph_modules", None))
     return found
+
+
+def vocabulary(config: Any) -> int | None:
+    """The entries before padding, as the start of a training sets them; None if a tokenizer's file has them."""
+    own = getattr(config.tokenizer, "use_tokenizer_vocab_size", False)
+    return config.tokenizer.vocab_size if own or config.model.vocab_size is None else config.model.vocab_size
 
 
 def departures(config: Any) -> dict[str, str]:
