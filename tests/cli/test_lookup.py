@@ -128,8 +128,8 @@ class TestShow:
         lines = call("show", *POINT).stdout.splitlines()
         assert len(lines) <= 25
         heads = [line.split()[0] for line in lines]
-        for name in ("model", "batch", "work", "layout", "derived", "memory", "published", "cluster", "launch"):
-            assert name in heads
+        assert {"model", "batch", "work", "layout", "derived", "memory", "published"} <= set(heads)
+        assert {"cluster", "image", "launch"} <= set(heads)
         assert max(map(len, lines)) <= 130
         shown = document("show", *POINT, "--json")
         assert f"{shown['memory_gib']['total']:.1f} of 80 GiB" in "\n".join(lines)
