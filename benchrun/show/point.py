@@ -141,12 +141,8 @@ def bar(parts: Mapping[str, float], whole: float) -> str:
 
 
 def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
-    """The references, the newest first, as seconds and tokens/s/GPU if a step time was
-    published.
-    """
-    references = sorted(
-        document["references"], key=lambda entry: entry["source"]["date"], reverse=True
-    )
+    """The references, as seconds and tokens/s/GPU if a step time was published."""
+    references = document["references"]
     if not references:
         yield "published", "no number for these conditions"
     for index, entry in enumerate(references[:SHOWN]):

@@ -9,6 +9,7 @@ from typing import Any
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.registry import framework
 from benchrun.jobs import create
+from benchrun.judge.choice import of_point
 from benchrun.judge.conditions import conditions
 from benchrun.judge.references import load_references, matching
 from benchrun.memory import estimate, warning
@@ -132,7 +133,7 @@ def profiled(request: Request, tool: str) -> Request:
 
 def describe(spec: RunSpec) -> dict[str, Any]:
     """spec.json with what follows from it: parameters, FLOPs per token, arithmetic,
-    memory in GiB, references.
+    memory in GiB, references (the point's own first, then the newest).
     """
     document = spec.document()
     if isinstance(spec, TrainingSpec):
@@ -156,7 +157,10 @@ def describe(spec: RunSpec) -> dict[str, Any]:
             "low": expected.low,
             "high": expected.high,
         }
-    references = matching(conditions(spec), load_references())
+    own = conditions(spec)
+    references = matching(own, load_references())
+    measured = of_point(own, references)
+    references.sort(key=lambda entry: (entry is measured, entry.source.date), reverse=True)
     return document | {"references": [entry.document() for entry in references]}
 
 

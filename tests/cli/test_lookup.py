@@ -66,6 +66,12 @@ class TestList:
             assert lines and all(line.endswith("00") for line in lines if not line.startswith(" "))
         assert all(row["derived"] is None for row in document("list", "llama3.1-8b", "--json"))
 
+    def test_a_points_own_number_stands_before_one_of_another_layout(self) -> None:
+        point = ("llama3-70b", "--gpu", "GB300", "--precision", "fp8", "--num-gpus", "64", "--set", "gbs=128")
+        values = [entry["value"] for entry in document("show", *point, "--json")["references"]]
+        assert values[:2] == [4346, 4440]
+        assert call("show", *point).stdout.index("4,346") < call("show", *point).stdout.index("4,440")
+
     def test_an_a100_has_points_with_published_numbers(self) -> None:
         rows = document("list", "--gpu", "A100", "--json")
         assert {row["derived"] for row in rows} == {None}
