@@ -3,7 +3,7 @@
 ``bridge.csv`` and ``nemo.csv`` are the extracts of ``extract.py`` and ``extract_nemo.py``: a row per configuration, a
 column for each argument by its part of the configuration (``model.recompute_modules``), and for each variable of the
 ranks (``env.NCCL_NVLS_ENABLE``). Points of other frameworks stand beside those, and beside the layouts of the pages,
-which are in ``results/reference``.
+which are in ``results/reference``. ``test_first_frameworks.py`` compares NeMo 1, MaxText and PaXML with their files.
 """
 
 import ast
