@@ -42,8 +42,8 @@ nemo1   llama3-8b      24.09     EXAMPLES/llama/h100/llama3_8b_{precision}.sh   
 nemo1   llama3-70b     24.09     EXAMPLES/llama/h100/llama3_70b_{precision}.sh    CONF/llama/llama3_70b.yaml
 maxtext llama2-70b     v25.01.1  maxtext/configure.sh       -
 maxtext llama3-70b     v25.02.02 maxtext/configure.sh       -
-paxml   gpt3-5b        v25.01.1  paxml/configure.sh         -
-paxml   gpt3-175b      v25.01.1  paxml/configure.sh         -
+paxml   gpt3-5b        v25.01.1  paxml/configure.sh         paxml/paxml_mod_configs.py
+paxml   gpt3-175b      v25.01.1  paxml/configure.sh         paxml/paxml_mod_configs.py
 """
 """Framework, recipe, release, script and configuration; releases with a v are those of dgxc-benchmarking."""
 ROWS = [
@@ -171,10 +171,18 @@ def test_a_point_sets_what_its_publisher_sets(name: str, recipe: str, release: s
     assert wrong == []
 
 
+def written(show: "Shown", file: str, recipe: str) -> Values:
+    """What a configuration says of every point."""
+    if file.endswith(".py"):
+        size = recipe.rpartition("-")[2].upper()
+        policy = re.search(rf"class Synthetic{size}Ckpt.*?CHECKPOINT_POLICY = (\S+)", show[file], re.S)
+        return {"fdl.CHECKPOINT_POLICY": plain(policy[1] if policy else "")}
+    return dict(flat(yaml.safe_load(show[file]))) if file else {}
+
+
 def theirs(show: "Shown", script: str, file: str, recipe: str, spec: TrainingSpec) -> Values:
     """What a publisher's script and configuration set for a point."""
-    found = dict(flat(yaml.safe_load(show[file]))) if file else {}
-    text = show[script]
+    found, text = written(show, file, recipe), show[script]
     if "/examples/" in f"/{script}":
         buffers = re.search(r"tp_comm_overlap_cfg'?: (\w+)", show[file])
         chosen = re.search(r"tp_overlap@\S+=(\w+)", text)
@@ -204,7 +212,9 @@ def theirs(show: "Shown", script: str, file: str, recipe: str, spec: TrainingSpe
     for key, value in re.findall(r"(?:^|\s)\+*([\w.]+)=(\S*)", values.get("CONFIG_OVERRIDES", "")):
         if "." in key:
             found[key] = value
-    for key, value in re.findall(r"\s(\w+)=(\S*)", f" {values.get('BASE_CONFIG', '')}" if not file else ""):
+    for key, value in re.findall(
+        r"\s(\w+)=(\S*)", f" {values.get('BASE_CONFIG', '')}" if spec.framework == "maxtext" else ""
+    ):
         found[f"arg.{key}"] = value
     for key, value in re.findall(r"--(xla_\w+)(?:=(\S*))?", values.get("XLA_FLAGS", "")):
         found[f"flag.{key}"] = value
@@ -232,7 +242,7 @@ def main(folder: Path) -> None:
     for name, recipe, release, script, named in ROWS:
         repository, file = repository_of(release), named.strip("-")
         show = Shown(folder / repository.replace("/", "+") / "repo", f"refs/tags/{release}")
-        written = dict(flat(yaml.safe_load(show[file]))) if file else {}
+        stated = written(show, file, recipe)
         found: dict[tuple[str, str], list[str]] = {}
         specs = [*points(name, recipe, repository)]
         for spec in specs:
@@ -241,7 +251,7 @@ def main(folder: Path) -> None:
                 if not NOT_SPEED.match(key) and "$" not in value:
                     found.setdefault((key, value), []).append(f"{spec.precision}:{spec.num_gpus}")
         for (key, value), names in found.items():
-            path = file if written.get(key) == value else script
+            path = file if stated.get(key) == value else script
             of_points = "" if len(names) == len(specs) else " ".join(names)
             rows.append((name, recipe, key, value, of_points, f"{repository} {path}", release))
     with LISTED.open("w", encoding="utf-8", newline="") as out:
