@@ -114,6 +114,11 @@ class Reference(Frozen):
         return version or self.key.image
 
     @property
+    def software(self) -> str:
+        """The framework, else what the source names in its place, else who published it."""
+        return self.key.framework or self.release or self.source.who
+
+    @property
     def unit(self) -> str:
         """The unit of the value."""
         return METRICS[self.metric].unit

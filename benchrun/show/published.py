@@ -44,7 +44,7 @@ class Pair:
     def published_on(self) -> str:
         """GPUs and framework of the published number."""
         key = self.near.entry.key
-        return f"{key.num_gpus or '?'} x {key.gpu}, {key.framework}"
+        return f"{key.num_gpus or '?'} x {key.gpu}, {self.near.entry.software}"
 
     @property
     def source(self) -> str:

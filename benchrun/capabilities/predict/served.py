@@ -45,7 +45,10 @@ def served(spec: Any) -> dict[str, Any]:
 def _of_server(spec: Any) -> dict[str, Any]:
     """Latencies and throughput for requests of the mean length, in all slots."""
     if spec.concurrency is None:
-        raise UserError("a server is predicted with all slots taken", hint="--set concurrency=64")
+        raise UserError(
+            f"{_unlisted(spec)}a server is predicted with all slots taken",
+            hint=f"--set concurrency=64{_published(spec)}",
+        )
     share = (1 + spec.shortest) / 2
     replicas = 1
     if spec.ep == 1:
@@ -127,9 +130,17 @@ def _estimated(spec: Any, engine: str, **options: Any) -> tuple[Any, str]:
     return found, f"AIConfigurator for {engine} {found.backend_version} on {system}"
 
 
+def _unlisted(spec: Any) -> str:
+    """The point that the recipe does not list, and what stands for it; empty if it does."""
+    place, borrowed, _ = (spec.derived or "").partition(", as in")
+    if not borrowed:
+        return ""
+    return f"no {spec.precision} on {spec.num_gpus} x {spec.gpu} in {spec.recipe} ({place}); "
+
+
 def _published(spec: Any) -> str:
-    """What was published for servers of this model on this GPU, the nearest first; empty
-    without any."""
+    """What was published for servers of this model on this GPU, the nearest workload
+    first, and of these the newest; empty without any."""
     own = conditions(spec)
     model = spec.recipe.rpartition("-")[0]
     rows = []
@@ -138,15 +149,15 @@ def _published(spec: Any) -> str:
         same = (key.gpu, key.precision) == (own.gpu, own.precision)
         if same and entry.metric == SPEED and key.recipe.rpartition("-")[0] == model:
             rows.append(entry)
-    rows.sort(
-        key=lambda e: (e.key.recipe != spec.recipe, settings_distance(e.key.settings, own.settings))
-    )
+    rows.sort(key=lambda e: e.source.date)
+    rows.reverse()  # of one date the last of its file
+    rows.sort(key=lambda e: settings_distance(e.key.settings, own.settings))
     lines = []
     for entry in rows[:NEAREST]:
         key = entry.key
         gpus = f"{key.num_gpus} x {key.gpu} {key.precision}"
         lines.append(
-            f"\n  published: {entry.value:,.4g} output tokens/s/GPU, {gpus}, {key.framework}, "
+            f"\n  published: {entry.value:,.4g} output tokens/s/GPU, {gpus}, {entry.software}, "
             f"{key.settings} ({entry.id})"
         )
     return "".join(lines)

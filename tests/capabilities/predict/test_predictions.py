@@ -296,6 +296,13 @@ def test_a_server_needs_aiconfigurator_and_takes_no_tokens(monkeypatch: pytest.M
         ran(*point)
     assert ".[predict]" in missing.value.hint
     assert re.search(r"published: [\d,]+ output tokens/s/GPU, \d x H200 fp8", missing.value.hint)
+    on_two = ("llama3.3-70b-inference", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "2")
+    for length, nearest in ((1024, "trtllm, input_tokens 1000"), (5000, "NIM 1.8.0, input_tokens 5000")):
+        with pytest.raises(UserError) as missing:
+            ran(*on_two, "--set", f"input_tokens={length}")
+        assert nearest in missing.value.hint.splitlines()[1]
+    with pytest.raises(UserError, match="no fp8 on 1 x B200 in llama3"):
+        ran("llama3.3-70b-offline", "--gpu", "B200", "--precision", "fp8", "--num-gpus", "1")
     with pytest.raises(UserError, match="leave out --tokens"):
         ran(*point, "--tokens", "1T")
 
