@@ -56,8 +56,6 @@ _DATE = re.compile(r"(19|20)\d{6}$")
 NOT_ENDED = frozenset({"second_training", *NO_SPEED, "contradictory_result"})
 """Fatal problems of a log that end no job."""
 PRINTED = ("step", "loss", "step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
-LONGEST = 120
-"""Letters of a problem that evidence quotes."""
 MOST_BETWEEN = 1000
 """Steps from one row to the next that a program may leave out."""
 FEWEST_ROWS = 3
@@ -341,7 +339,7 @@ def _ending(log: Log) -> str | None:
     fatal = fatal_problem(log, log.problems, log.planned_steps, updates(log)[2])
     if fatal is None or fatal.kind in NOT_ENDED or kind_of(fatal.kind).role not in _EVIDENCE:
         return None
-    return f"{fatal.kind}: {fatal.detail}"[:LONGEST]
+    return f"{fatal.kind}: {fatal.detail}"
 
 
 def reading_of(log: Log, given: Setting) -> Reading:

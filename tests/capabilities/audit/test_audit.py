@@ -197,6 +197,17 @@ def test_jobs_of_one_name_that_differ_much_are_not_compared(tmp_path: Path) -> N
     assert all("not compared" in job["evidence"] for job in document["jobs"])
 
 
+def test_evidence_of_a_failure_has_the_whole_message(tmp_path: Path) -> None:
+    crash = (
+        "[rank2]:[E726 04:13:33.549954009 ProcessGroupNCCL.cpp:2151] [PG ID 0 PG GUID 0(default_pg) Rank 2] "
+        "Process group watchdog thread terminated with exception: CUDA error: unspecified launch failure\n"
+    )
+    steps = [RATE.format(2 * step, step, 8000) for step in range(1, 21)]
+    (tmp_path / "slurm-10000.out").write_text("".join(steps) + crash)
+    _, document = audit(tmp_path)
+    assert "CUDA error: unspecified launch failure; " in document["jobs"][0]["evidence"]
+
+
 def test_nothing_to_read_ends_with_4(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"{number}.log").write_text("nothing\n")
