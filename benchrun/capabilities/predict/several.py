@@ -61,7 +61,7 @@ class Several:
             shares = [f"{100 * share:.1f}" for share in found["mfu"].values()]
             row = [found["gpu"], found["precision"], found["num_gpus"]]
             ends = map(short, found["step_time_s"].values())
-            row += [brief(short_layout(each.spec)), "{} ({} to {})".format(*ends)]
+            row += [brief(short_layout(each.spec)), "~" * each.wide + "{} ({} to {})".format(*ends)]
             row += [f"{found['tokens_per_s_per_gpu']:,.0f}", shares and "{} ({})".format(*shares)]
             rows.append(
                 [

@@ -31,6 +31,8 @@ from .prediction import Calibration, Prediction
 from .residuals import LEVEL, untested
 from .workload import Workload
 
+WIDE = 25
+"""Percent by which a measurement may be slower, from which the interval says little."""
 SITE = "site"
 """The source of runs that ``calibrated`` reads, and of predictions that rest on them.
 """
@@ -45,26 +47,46 @@ class Predicted:
     budget: Budget = NOT_STATED
 
     @functools.cached_property
-    def number(self) -> Reference | None:
-        """The number of this point: published for its framework, else kept, else
-        published for another framework; None if there is none."""
+    def own_number(self) -> Reference | None:
+        """The number of this point and framework: published, else kept."""
         own = conditions(self.spec)
-        references = load_references()
-        mine = of_point(own, references) or of_point(own, _kept())
-        found = mine or choose(matching(own, references), own)
-        return found if found and rate(found) else None
+        return of_point(own, load_references()) or of_point(own, _kept())
 
-    def beside(self) -> str:
-        """`number` in words; empty without one."""
-        if self.number is None:
-            return ""
-        found = rate(self.number)
-        step_s = self.prediction.load.tokens_per_s_per_gpu / found
-        kind = "measured" if "measured" in self.number.flags else "published"
-        source = self.number.source
-        words = f"{kind} {found:,.0f} tokens/s/GPU ({step_s:.4g} s)"
-        framework = self.number.key.framework
-        return f"{words} with {framework}: {source.who} {source.date}, {self.number.id}"
+    @functools.cached_property
+    def numbers(self) -> tuple[Reference, ...]:
+        """`own_number`; without it what was published with other software or in another
+        layout, the nearest of each software, the newest first."""
+        if self.own_number is not None:
+            return (self.own_number,)
+        own = conditions(self.spec)
+        entries: dict[str, list[Reference]] = {}
+        for entry in matching(own, load_references()):
+            entries.setdefault(entry.software, []).append(entry)
+        found = []
+        for each in entries.values():
+            best = choose(each, own)
+            if best is not None and rate(best):
+                found.append(best)
+        return tuple(sorted(found, key=lambda entry: entry.source.date, reverse=True))
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval is too wide to choose by."""
+        return self.prediction.high > (1 + WIDE / 100) * self.prediction.median
+
+    def beside(self) -> list[str]:
+        """`numbers` in words."""
+        one = self.prediction
+        lines = []
+        for number in self.numbers:
+            found = rate(number)
+            step_s = one.load.tokens_per_s_per_gpu / found
+            kind = "measured" if "measured" in number.flags else "published"
+            words = f"{kind} {found:,.0f} tokens/s/GPU ({step_s:.4g} s) with {number.software}"
+            if not one.low <= step_s <= one.high:
+                words += ", outside the interval"
+            lines.append(f"{words}: {number.source.who} {number.source.date}, {number.id}")
+        return lines
 
     @property
     def title(self) -> str:
@@ -115,6 +137,7 @@ class Predicted:
             for name in ("full", "causal"):
                 shares[name] = getattr(flops, name) * rate / (peak * 1e12)
         memory = estimate(spec).total
+        numbers = self._number_documents()
         step_s = {"median": one.median, "low": one.low, "high": one.high}
         tokens = load.tokens_per_s_per_gpu * load.num_gpus
         return {
@@ -130,7 +153,8 @@ class Predicted:
                 "high": memory * (1 + ESTIMATE_ERROR),
             },
             "calibration": one.calibration,
-            "published": self._number_document(),
+            "published": next(iter(numbers), None),
+            "published_others": numbers[1:],
             "warnings": list(filter(None, [self.limit, *self.warnings])),
             "gpu": spec.gpu,
             "precision": spec.precision,
@@ -141,17 +165,19 @@ class Predicted:
             **self.budget.document(load.num_gpus, spec.planned_steps, tokens, step_s),
         }
 
-    def _number_document(self) -> dict[str, Any] | None:
-        if self.number is None:
-            return None
-        found = rate(self.number)
-        return {
-            "id": self.number.id,
-            "framework": self.number.key.framework,
-            "tokens_per_s_per_gpu": found,
-            "step_time_s": self.prediction.load.tokens_per_s_per_gpu / found,
-            "source": self.number.cited,
-        }
+    def _number_documents(self) -> list[dict[str, Any]]:
+        documents = []
+        for number in self.numbers:
+            found = rate(number)
+            document = {
+                "id": number.id,
+                "framework": number.key.framework,
+                "tokens_per_s_per_gpu": found,
+                "step_time_s": self.prediction.load.tokens_per_s_per_gpu / found,
+                "source": number.cited,
+            }
+            documents.append(document)
+        return documents
 
 
 @dataclass(frozen=True)

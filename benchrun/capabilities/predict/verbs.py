@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from benchrun.api import Calibration, Predicted, RunSpec, Several
 
 OF_THE_STEP = "days, costs and energy are those of the predicted step, of no published one"
-WIDE = 25
-"""Percent by which a measurement may be slower, from which the interval says little."""
+TOO_WIDE = "too wide to choose by"
 AMOUNTS = {
     "tokens": "number of tokens: expected one like 15T, 300B or 2e9",
     "price": "price of a GPU-hour: expected a number like 2.5, without a currency",
@@ -337,6 +336,8 @@ def _print_several(several: "Several", plot: Path | None, as_json: bool) -> Exit
         for limit in limits:
             click.echo(f"TAKE CARE: {limit}")
         click.echo(fitted(several.table(), LINE), nl=False)
+        if any(one.wide for one in several.predictions):
+            click.echo(f"~ marks an interval that is {TOO_WIDE}")
         if first.budget.stated:
             click.echo(f"{OF_THE_STEP}, and as uncertain; --json has their ends")
         _say_numbers(several.predictions)
@@ -356,8 +357,12 @@ def _say_numbers(predictions: "Sequence[Predicted]") -> None:
     another point's."""
     for each in predictions:
         place = f"{each.spec.gpu} {each.spec.precision}, {each.spec.num_gpus} GPUs"
-        if each.number is not None:
-            click.echo(f"{place}: {each.beside()}")
+        if each.own_number is not None:
+            click.echo(f"{place}: {each.beside()[0]}")
+        elif each.numbers:
+            others = "published with other software or layouts, the newest first"
+            click.echo(f"{place}: predicted for {each.spec.framework}; {others}:")
+            click.echo("\n".join(map("  {}".format, each.beside())))
         elif len({one.spec.gpu for one in predictions}) > 1 and each.spec.derived:
             click.echo(f"{place}: {each.spec.derived.partition(', as in')[0]}")
 
@@ -401,8 +406,8 @@ def _print(curve: "Sequence[Predicted]") -> None:
     tested = " where it was tested, here perhaps fewer" * bool(curve[0].limit)
     share = f"{10 * first['interval']:.0f} of 10 measurements lie between low and high{tested}"
     share += f" ({ends[0]:+.0f} to {ends[1]:+.0f} %)"
-    if ends[1] > WIDE:
-        share += ": too wide to choose by"
+    if curve[0].wide:
+        share += f": {TOO_WIDE}"
     click.echo(f"{share}; calibrated by {first['calibration']}")
     _say_numbers(curve)
     _say_warnings(curve)

@@ -156,6 +156,12 @@ def test_what_was_published_for_a_point_is_named_and_inside() -> None:
     assert step["low"] <= published["step_time_s"] <= step["high"]
     assert step["median"] == pytest.approx(published["step_time_s"], rel=0.05)
     assert "published 1,297 tokens/s/GPU" in ran(*point)
+    table = ran("deepseek-v3", "--gpu", "H100", "--precision", "bf16,fp8", "--num-gpus", "1024")
+    others = re.findall(r"\n  published .* with (\w+), outside the interval: NVIDIA (\S+),", table)
+    assert [name for name, _ in others] == ["automodel", "nemo2"]
+    assert others[0][1] > others[1][1]
+    assert "H100 bf16, 1024 GPUs: predicted for megatron-bridge; published with other" in table
+    assert len(re.findall(r"  ~\d", table)) == table.count("\n~ marks an interval") == 1
     shown = api.describe(api.resolve_point(api.Request("deepseek-v3", "H100", "fp8", 1024)))
     assert shown["expected_step_time_s"] == step
 
