@@ -110,7 +110,7 @@ def memory(match: Match, difference: Difference) -> bool:
 
 
 def batch(match: Match, difference: Difference) -> bool:
-    """Whether another team published a number with this batch; Together AI without graphs, with 32 queues of kernels."""
+    """Whether another team published a number with this batch; Together AI with 32 queues and no graphs."""
     keys = ["train.global_batch_size"]
     if (match.point.group.source or "").startswith("together"):
         keys += ["model.cuda_graph_impl", "model.use_te_rng_tracker", "env.CUDA_DEVICE_MAX_CONNECTIONS"]
