@@ -322,12 +322,10 @@ def _node_effects(fit: _Fit, table: Table, nodes: int) -> tuple[Floats, Floats]:
     error; infinite for a node of which nothing is known.
     """
     kind = fit.jobs.kind[table.job]
-    _, pair, counts = np.unique(
-        table.node * fit.kinds + kind, return_inverse=True, return_counts=True
-    )
-    # A node that ran all jobs of a kind shows nothing: they have no other level.
-    others = 1 - counts[pair] / fit.size[kind]
     weight = fit.weight[table.job]
+    _, pair = np.unique(table.node * fit.kinds + kind, return_inverse=True)
+    # A node that ran all jobs of a kind shows nothing: they have no other level.
+    others = 1 - np.bincount(pair, weight)[pair] / np.bincount(fit.jobs.kind, fit.weight)[kind]
     sums = np.bincount(table.node, weight * fit.residual[table.job], nodes)
     information = np.bincount(table.node, weight * others, nodes)
     known = np.maximum(information, 1e-9)

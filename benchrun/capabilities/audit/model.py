@@ -5,6 +5,12 @@ from typing import Literal
 from benchrun.model import Frozen
 
 
+Verdict = Literal[
+    "slow", "perhaps slow", "undecided", "too few jobs to tell", "as others", "not compared"
+]
+"""What is said of a node, the worst first."""
+
+
 class Range(Frozen):
     """A value and its interval of 90 %."""
 
@@ -91,8 +97,10 @@ class Node(Frozen):
     """Start of the first job after the slow ones, if the node recovered."""
     accused: bool
     """Whether it is slower than chance explains."""
-    verdict: Literal["slow", "perhaps slow", "undecided", "as others", "not compared"]
-    """The same in words: one of several of which one is slow is undecided."""
+    verdict: Verdict
+    """The same in words: one of several of which one is slow is undecided; too few jobs tell of
+    one whose jobs are all slow without a cause.
+    """
 
 
 class TotalLost(Frozen):

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun.measure.statistics import Floats, robust_deviation
 
@@ -14,7 +15,18 @@ from .effects import CLIP, LEAST, SUSPECT, Z90, Effects, fitted
 from .entry import Entry, Kind, date_text, entry_of, predicted
 from .failures import Failure, failures, total_failure
 from .losses import Slowed, slowed
-from .model import Audit, Expected, Job, Lost, Node, NotRead, Range, Total, TotalLost
+from .model import (
+    Audit,
+    Expected,
+    Job,
+    Lost,
+    Node,
+    NotRead,
+    Range,
+    Total,
+    TotalLost,
+    Verdict,
+)
 from .reading import Part, read_folders
 from .windows import Jobs
 
@@ -140,6 +152,7 @@ def _audit(
     hours = np.array([_kept_hours(row, entries, failed) for row in compared.rows])
     lost = slowed(compared.jobs, compared.effects, hours)
     choices = _choices(compared)
+    unexplained = _unexplained(compared.effects, compared.jobs)
     rows_of: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(compared.rows):
         rows_of[one.place].append(number)
@@ -171,14 +184,14 @@ def _audit(
                 choice=float(-kept * np.expm1(-behind)),
             )
             slowest = max(rows, key=lambda row: compared.effects.slow_by[row])
-            slower_by = _unexplained(compared.effects, compared.jobs, rows)
-            if slower_by:
+            if most := unexplained[rows].max():
+                slower_by = float(np.expm1(most))
                 evidence.append(f"{100 * slower_by:.1f} % slower, {_by(compared, entry)}")
             evidence += _reasons(compared, slowest, entry, words)
         jobs.append(_job(entry, expected, slower_by, losses, [failed[at].evidence, *evidence]))
     return Audit(
         jobs=tuple(jobs),
-        nodes=tuple(_nodes(compared, entries)),
+        nodes=tuple(_nodes(compared, entries, unexplained > 0)),
         slow_days=_slow_days(compared),
         undecided=tuple(_undecided(compared)),
         total=_total(
@@ -205,17 +218,10 @@ def _guess(entry: Entry) -> Expected | str:
     return predicted(entry.reading, entry.setting)
 
 
-def _unexplained(effects: Effects, jobs: Jobs, rows: Sequence[int]) -> float | None:
-    """Relative slowness of the slowest row of a job that neither node, day nor noise
-    explains.
-    """
-    most = 0.0
-    for row in rows:
-        day = float(jobs.days[row] @ effects.day)
-        off = float(jobs.log_time[row] - effects.level[row] - day - effects.slow_by[row])
-        if off > max(SUSPECT, CLIP * float(effects.level_error[row])):
-            most = max(most, off)
-    return float(np.expm1(most)) if most else None
+def _unexplained(effects: Effects, jobs: Jobs) -> Floats:
+    """Slowness of each row that neither node, day nor noise explains, as a logarithm."""
+    off = jobs.log_time - effects.level - jobs.days @ effects.day - effects.slow_by
+    return np.where(off > np.maximum(SUSPECT, CLIP * effects.level_error), off, 0.0)
 
 
 def _by(compared: "_Compared", entry: Entry) -> str:
@@ -340,12 +346,16 @@ def _job(
     )
 
 
-def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
+def _nodes(
+    compared: _Compared, entries: Sequence[Entry], unexplained: NDArray[np.bool_]
+) -> list[Node]:
     """Every node, the slowest accused one first."""
     effects = compared.effects
     spells = {spell.node: spell for spell in effects.spells}
     suspects = {one: each for each in effects.suspects for one in each.nodes}
     rivals = {one for group in effects.rivals for one in group}
+    for one in rivals | set(suspects):
+        unexplained[effects.jobs_of[one]] = False
     found = []
     for number, name in enumerate(compared.names):
         mine, since, until = effects.jobs_of[number], None, None
@@ -360,6 +370,8 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
             verdict = "perhaps slow" if len(suspect.nodes) == 1 else "undecided"
             mine = np.intersect1d(mine, suspect.jobs)
             effect, error = suspect.effect, suspect.error
+        elif verdict == "as others" and unexplained[mine].all():
+            verdict = "too few jobs to tell"
         slower_by = _slower(effect, error)
         found.append(
             Node.model_validate(
@@ -382,7 +394,7 @@ def _nodes(compared: _Compared, entries: Sequence[Entry]) -> list[Node]:
     return sorted(found, key=_order)
 
 
-ORDER = ("slow", "perhaps slow", "undecided", "as others", "not compared")
+ORDER = get_args(Verdict)
 
 
 def _order(node: Node) -> tuple[int, float, str]:
