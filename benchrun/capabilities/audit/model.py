@@ -4,7 +4,6 @@ from typing import Literal
 
 from benchrun.model import Frozen
 
-
 Verdict = Literal[
     "slow", "perhaps slow", "undecided", "too few jobs to tell", "as others", "not compared"
 ]
