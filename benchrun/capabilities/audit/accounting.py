@@ -152,5 +152,5 @@ def _numbers(text: str, where: str) -> Iterator[str]:
 
 
 def without_ids(name: str) -> str:
-    """What a name says of the work: without ids and years, with ``64gpu`` and ``seq4096``."""
+    """Words of a name on the work: without ids and years, with ``64gpu`` and ``seq4096``."""
     return re.sub(r"[-_.]?(\d{5,}|(?<![A-Za-z0-9])\d{3,4}(?![A-Za-z0-9]))", "", name)

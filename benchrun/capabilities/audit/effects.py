@@ -246,7 +246,7 @@ def _accuse(fit: _Fit, table: Table, nodes: int) -> tuple[list[tuple[int, ...]],
 
 
 def _values(fit: _Fit, windows: Windows, doubtful: NDArray[np.bool_]) -> Floats:
-    """By how many standard deviations each job is slow beside the others of its kind."""
+    """Standard deviations by which each job is slow beside the others of its kind."""
     values = windows.centred(np.clip(fit.residual / fit.deviation, -CLIP, CLIP))
     values[doubtful] = 0.0
     return values

@@ -28,7 +28,7 @@ DIMENSIONS = ("num_layers", "hidden_size", "num_query_groups", "moe")
 
 @dataclass(frozen=True)
 class Kind:
-    """What decides the step time of a healthy job."""
+    """Conditions that decide the step time of a healthy job."""
 
     model: str | None
     work: tuple[tuple[str, Any], ...]

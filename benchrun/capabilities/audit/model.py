@@ -7,7 +7,7 @@ from benchrun.model import Frozen
 Verdict = Literal[
     "slow", "perhaps slow", "undecided", "too few jobs to tell", "as others", "not compared"
 ]
-"""What is said of a node, the worst first."""
+"""Verdicts on a node, the worst first."""
 
 
 class Range(Frozen):
@@ -97,7 +97,7 @@ class Node(Frozen):
     accused: bool
     """Whether it is slower than chance explains."""
     verdict: Verdict
-    """The same in words: one of several of which one is slow is undecided; too few jobs tell of
+    """Verdict in words: one of several of which one is slow is undecided; too few jobs tell of
     one whose jobs are all slow without a cause.
     """
 

@@ -107,7 +107,7 @@ class Windows:
         return np.asarray(np.clip(sums * np.abs(sums) / known / whole, -1, 1))
 
     def effects(self, residual: Floats, values: Floats, shares: Floats) -> tuple[Floats, Floats]:
-        """What each window adds to the logarithm of the step time, and its standard error
+        """Effect of each window on the logarithm of the step time, and its standard error
         by the noise that the window leaves.
         """
         sums = self.sums(self.centred(residual) * self.weight**2)

@@ -184,7 +184,7 @@ def _by_cause(parts: list[Part]) -> dict[Name, float]:
 
 
 def _once(causes: Sequence[Cause], step_s: float) -> list[Cause]:
-    """Of causes of one name and rank the first in their order, and none of all ranks behind
+    """Causes, of one name and rank the first in their order, and none of all ranks behind
     that of one.
     """
     found: dict[tuple[Name, int | None], Cause] = {}

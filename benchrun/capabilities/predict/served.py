@@ -139,7 +139,7 @@ def _unlisted(spec: Any) -> str:
 
 
 def _published(spec: Any) -> str:
-    """What was published for servers of this model on this GPU, the nearest workload
+    """Numbers published for servers of this model on this GPU, the nearest workload
     first, and of these the newest; empty without any."""
     own = conditions(spec)
     model = spec.recipe.rpartition("-")[0]
